@@ -1,0 +1,106 @@
+"""Attention through plans. A backend sees only a `Plan`; it declares what it serves, and says why where it refuses."""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from lengthen.core import Layout, Needs, Plan, Refusal, Scheme, UsageError
+from lengthen.core.errors import unknown
+
+from .dense import Dense
+
+
+class Backend(Protocol):
+    """A way to compute a plan."""
+
+    name: str
+    serves: Needs
+    """The most that a score term may need."""
+    value_terms: bool
+    """Whether it can add value terms."""
+
+    def refusal(self, plan: Plan) -> str | None:
+        """Why this plan cannot be served beyond what `serves` and `value_terms` say; None: it can."""
+
+    def __call__(self, plan: Plan) -> Tensor:
+        """[B, H, Q, D], in the type of `v`."""
+
+
+BACKENDS: dict[str, Backend] = {b.name: b for b in (Dense(),)}
+ORDER = ("dense",)
+"""The first that does not refuse is chosen."""
+
+
+def refusal(backend: Backend, plan: Plan) -> str | None:
+    """Why `backend` cannot serve `plan`, as a sentence; None where it can."""
+    if plan.needs > backend.serves:
+        who = next(type(t).__name__ for t in plan.terms if t.needs == plan.needs)
+        return (
+            f"{who} needs {plan.needs.name.lower()}, and the {backend.name} backend shows at most "
+            f"{backend.serves.name.lower()}. Use the dense or the blocked backend."
+        )
+    if plan.value_terms and not backend.value_terms:
+        who = type(plan.value_terms[0]).__name__
+        return f"{who} adds to the values, which the {backend.name} backend cannot. Use the dense or the blocked backend."
+    return backend.refusal(plan)
+
+
+def choose(plan: Plan, backend: str | None = None) -> Backend:
+    """The named backend, or a Refusal with its reason, never a silent fallback; without a name, the first in ORDER that serves."""
+    if backend is not None:
+        if backend not in BACKENDS:
+            raise unknown("backend", backend, BACKENDS)
+        why = refusal(BACKENDS[backend], plan)
+        if why is not None:
+            raise Refusal(why)
+        return BACKENDS[backend]
+    return next(b for b in map(BACKENDS.get, ORDER) if refusal(b, plan) is None)
+
+
+def attend(
+    scheme: Scheme,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    layout: Layout | None = None,
+    *,
+    backend: str | None = None,
+    scale: float | None = None,
+    q_streams: tuple[Tensor | None, ...] = (),
+    k_streams: tuple[Tensor | None, ...] = (),
+    keys_turned: bool = False,
+) -> Tensor:
+    """Attention of q [B, H, Q, D] over k, v [B, G, K, D] under a scheme -> [B, H, Q, D].
+
+    Without `layout`, the queries are the last Q of K consecutive tokens. `scale` defaults to D^-1/2.
+    """
+    layout = layout if layout is not None else Layout.plain(q.shape[2], k.shape[2], q.device)
+    if (q.shape[2], k.shape[2]) != (layout.q.tokens, layout.k.tokens):
+        raise UsageError(
+            f"The layout stands for {layout.q.tokens} queries and {layout.k.tokens} keys, got {q.shape[2]} and {k.shape[2]}."
+        )
+    out = []
+    for rows in scheme.blocks(layout):
+        columns = _columns(scheme, layout, rows)
+        whole = rows == slice(None)
+        part = layout if whole else layout.part(rows, columns)
+        plan = scheme.plan(
+            q if whole else q[:, :, rows],
+            k if whole else k[:, :, columns],
+            v if whole else v[:, :, columns],
+            part,
+            scale=scale,
+            q_streams=q_streams if whole else tuple(None if s is None else s[:, rows] for s in q_streams),
+            k_streams=k_streams if whole else tuple(None if s is None else s[:, columns] for s in k_streams),
+            keys_turned=keys_turned,
+        )
+        out.append(choose(plan, backend)(plan))
+    return out[0] if len(out) == 1 else torch.cat(out, dim=2)
+
+
+def _columns(scheme: Scheme, layout: Layout, rows: slice) -> slice:
+    """The keys that a block of queries can see at all."""
+    if rows == slice(None) or not (layout.is_run and scheme.pattern.causal):
+        return slice(0, layout.k.tokens)
+    return slice(0, min(rows.stop + layout.order_shift, layout.k.tokens))

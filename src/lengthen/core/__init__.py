@@ -1,0 +1,62 @@
+"""The protocol: stages, scheme, plan, cache, registry. Knows no method by name."""
+
+from .cache import Cache, LayerCache, order
+from .errors import LengthenError, LengthError, Refusal, UnknownNameError, UsageError
+from .frequency import FrequencyRule, Geometric
+from .layout import Coordinates, Layout
+from .patterns import Causal, Everywhere, Pattern
+from .plan import Plan, spread, visible
+from .registry import Method, Shape, build, build_layers, get, method, methods, parse
+from .scheme import Scheme, compose, keys_seen
+from .stages import (
+    DistanceTerm,
+    Embedding,
+    Needs,
+    PositionMap,
+    Rotation,
+    ScoreTerm,
+    Temperature,
+    Tile,
+    ValueTerm,
+)
+
+__all__ = [
+    "Cache",
+    "Causal",
+    "Coordinates",
+    "DistanceTerm",
+    "Embedding",
+    "Everywhere",
+    "FrequencyRule",
+    "Geometric",
+    "LayerCache",
+    "Layout",
+    "LengthError",
+    "LengthenError",
+    "Method",
+    "Needs",
+    "Pattern",
+    "Plan",
+    "PositionMap",
+    "Refusal",
+    "Rotation",
+    "Scheme",
+    "ScoreTerm",
+    "Shape",
+    "Temperature",
+    "Tile",
+    "UnknownNameError",
+    "UsageError",
+    "ValueTerm",
+    "build",
+    "build_layers",
+    "compose",
+    "get",
+    "keys_seen",
+    "method",
+    "methods",
+    "order",
+    "parse",
+    "spread",
+    "visible",
+]

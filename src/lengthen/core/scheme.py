@@ -1,0 +1,215 @@
+"""A scheme: how position enters one attention layer, as an immutable record of stages."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from .errors import UsageError
+from .layout import Coordinates, Layout
+from .patterns import Both, Causal, Everywhere, Pattern
+from .plan import Plan, visible
+from .stages import Embedding, Needs, PositionMap, Rotation, ScoreTerm, Temperature, ValueTerm
+
+_CHUNK = 1024
+"""Queries per block when visible keys are counted, so that counting stays linear in memory."""
+
+
+class Scheme(nn.Module):
+    """How position enters one attention layer. Immutable; one instance may serve many layers, which then share weights.
+
+    Two named positions: `positions` maps order to what rotation and score terms see, `embedding_positions` to what the
+    embedding sees (the same by default; BiPE, arXiv:2401.16421, needs two).
+
+    Raises UsageError where the stages contradict each other.
+    """
+
+    def __init__(
+        self,
+        *,
+        positions: PositionMap | None = None,
+        embedding: Embedding | None = None,
+        embedding_positions: PositionMap | None = None,
+        rotation: Rotation | None = None,
+        terms: Sequence[ScoreTerm] = (),
+        value_terms: Sequence[ValueTerm] = (),
+        pattern: Pattern | None = None,
+        temperature: Temperature | None = None,
+    ):
+        super().__init__()
+        self.positions, self.embedding_positions = positions, embedding_positions
+        self.embedding, self.rotation, self.temperature = embedding, rotation, temperature
+        self.terms, self.value_terms = nn.ModuleList(terms), nn.ModuleList(value_terms)
+        self.pattern = pattern if pattern is not None else Causal()
+        if rotation is not None and rotation.causal_only and not self.pattern.causal:
+            raise UsageError(
+                f"{type(rotation).__name__} amplifies keys behind the query, so its pattern must be causal; "
+                f"got {self.pattern}. Use Causal(), alone or combined with & as in Causal() & Window(512)."
+            )
+
+    @property
+    def relative(self) -> bool:
+        """Whether adding a constant to all positions changes nothing (declared by the stages)."""
+        parts = [*self.terms, *self.value_terms]
+        return self.embedding is None and all(t.relative for t in parts)
+
+    @property
+    def needs(self) -> Needs:
+        """The most that any score term needs to see."""
+        return max((t.needs for t in self.terms), default=Needs.DISTANCE)
+
+    @property
+    def caches_turned_keys(self) -> bool:
+        """Whether the cache may hold keys already turned: one static rotation, and nothing else reads keys."""
+        content = any(t.needs >= Needs.CONTENT for t in self.terms) or len(self.value_terms) > 0
+        return self.rotation is not None and self.rotation.cacheable and not content
+
+    def with_pattern(self, pattern: Pattern) -> "Scheme":
+        """The same stages, weights shared, under another pattern."""
+        return Scheme(
+            positions=self.positions,
+            embedding=self.embedding,
+            embedding_positions=self.embedding_positions,
+            rotation=self.rotation,
+            terms=tuple(self.terms),
+            value_terms=tuple(self.value_terms),
+            pattern=pattern,
+            temperature=self.temperature,
+        ).train(self.training)
+
+    def position(self, idx: Tensor, tokens: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """int64 [B|1, T] -> (what attention sees, what the embedding sees), each [B|1, T]."""
+        pos = idx if self.positions is None else self.positions(idx, tokens)
+        own = self.embedding_positions
+        return pos, pos if own is None else own(idx, tokens)
+
+    def turn_queries(self, q: Tensor, layout: Layout) -> Tensor:
+        """[B, H, Q, D] turned at its positions. Plans of more than `rotation.reach` positions must be cut: see `blocks`."""
+        return q if self.rotation is None else self._turn(q, layout, layout.q, keys=False)
+
+    def turn_keys(self, k: Tensor, layout: Layout) -> Tensor:
+        """[B, G, K, D] turned at its positions."""
+        return k if self.rotation is None else self._turn(k, layout, layout.k, keys=True)
+
+    def _turn(self, x: Tensor, layout: Layout, line: Coordinates, keys: bool) -> Tensor:
+        turn = self.rotation
+        kind = torch.complex128 if x.dtype == torch.float64 else torch.complex64
+
+        def make() -> Tensor:
+            centre = layout.q.pos.double().amax(dim=1, keepdim=True)
+            return turn.factors(line.pos.double(), centre, keys).to(kind)[:, None]
+
+        return turn.turn(x, layout.remember((turn, keys, kind), make))
+
+    def blocks(self, layout: Layout) -> list[slice]:
+        """Cuts of the queries such that none spans more than `rotation.reach` positions."""
+        if self.rotation is None or self.rotation.reach is None:
+            return [slice(None)]
+        return layout.remember((self.rotation, "blocks"), lambda: _cut(layout.q, self.rotation.reach))
+
+    def plan(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        layout: Layout,
+        *,
+        scale: float | None = None,
+        q_streams: tuple[Tensor | None, ...] = (),
+        k_streams: tuple[Tensor | None, ...] = (),
+        keys_turned: bool = False,
+    ) -> Plan:
+        """Lowers the scheme on q [B, H, Q, D], k and v [B, G, K, D] standing at `layout`.
+
+        `scale` defaults to D^-1/2. `keys_turned`: `k` comes turned out of a cache.
+        """
+        heads, groups = q.shape[1], k.shape[1]
+        if heads % groups:
+            raise UsageError(f"{heads} query heads cannot share {groups} key/value heads evenly; use a divisor of {heads}.")
+        scale = scale if scale is not None else q.shape[-1] ** -0.5
+        if self.temperature is not None:
+            q = q * self._temperature(layout)[..., None].to(q.dtype)
+        turned = self.rotation is not None
+        return Plan(
+            q=self.turn_queries(q, layout),
+            k=k if keys_turned else self.turn_keys(k, layout),
+            v=v,
+            layout=layout,
+            pattern=self.pattern,
+            scale=scale,
+            terms=tuple(self.terms),
+            value_terms=tuple(self.value_terms),
+            raw_q=q if turned else None,
+            raw_k=k if turned and not keys_turned else None,
+            q_streams=q_streams,
+            k_streams=k_streams,
+        )
+
+    def _temperature(self, layout: Layout) -> Tensor:
+        """[B|1, H|1, Q]."""
+        seen = layout.remember(("seen", self.pattern), lambda: keys_seen(layout, self.pattern))
+        return layout.remember((self.temperature, "factor"), lambda: self.temperature(seen))
+
+
+def keys_seen(layout: Layout, pattern: Pattern) -> Tensor:
+    """How many keys each query sees, float64 [B|1, Q]; at least 1, so that padding stays finite."""
+    if isinstance(pattern, Causal):
+        return (layout.q.idx + 1).clamp_min(1).double()
+    rows = (slice(r, r + _CHUNK) for r in range(0, layout.q.tokens, _CHUNK))
+    counts = [visible(Layout(layout.q.take(r), layout.k), pattern)[:, 0].sum(-1) for r in rows]
+    return torch.cat(counts, dim=1).clamp_min(1).double()
+
+
+def _cut(line: Coordinates, reach: int) -> list[slice]:
+    if line.is_run:
+        return [slice(a, min(a + reach, line.tokens)) for a in range(0, line.tokens, reach)]
+    pos = line.pos if line.valid is None else line.pos.masked_fill(~line.valid, 0)
+    cuts, start, rows = [], 0, pos.T.tolist()
+    low, high = rows[0], rows[0]
+    for t, row in enumerate(rows):
+        low, high = [min(a, b) for a, b in zip(low, row, strict=True)], [max(a, b) for a, b in zip(high, row, strict=True)]
+        if any(h - lo > reach for lo, h in zip(low, high, strict=True)):
+            cuts.append(slice(start, t))
+            start, low, high = t, row, row
+    return [*cuts, slice(start, len(rows))]
+
+
+def compose(*schemes: Scheme) -> Scheme:
+    """One scheme with the stages of all: terms add up, patterns intersect. At most one may bring each other stage.
+
+    `compose(rope, alibi, window)` is `Scheme(rotation=..., terms=[...], pattern=...)`.
+    """
+
+    def only(stage: str):
+        found = [s for s in schemes if getattr(s, stage) is not None]
+        if len(found) > 1:
+            names = " and ".join(type(getattr(s, stage)).__name__ for s in found)
+            raise UsageError(f"A scheme has one {stage.replace('_', ' ')} stage, got {len(found)}: {names}. Keep one of them.")
+        return getattr(found[0], stage) if found else None
+
+    return Scheme(
+        positions=only("positions"),
+        embedding=only("embedding"),
+        embedding_positions=only("embedding_positions"),
+        rotation=only("rotation"),
+        terms=[t for s in schemes for t in s.terms],
+        value_terms=[t for s in schemes for t in s.value_terms],
+        pattern=meet([s.pattern for s in schemes]),
+        temperature=only("temperature"),
+    )
+
+
+def meet(patterns: Sequence[Pattern]) -> Pattern:
+    """The intersection of patterns, without repeating what is already implied."""
+    kept: list[Pattern] = []
+    for p in patterns:
+        if not isinstance(p, Everywhere) and p not in kept:
+            kept.append(p)
+    if len(kept) > 1 and any(p.causal for p in kept if not isinstance(p, Causal)):
+        kept = [p for p in kept if not isinstance(p, Causal)]
+    if not kept:
+        return Everywhere()
+    result = kept[0]
+    for p in kept[1:]:
+        result = Both(result, p)
+    return result
