@@ -8,7 +8,10 @@ from torch import Tensor
 from lengthen.core import Layout, Needs, Plan, Refusal, Scheme, UsageError
 from lengthen.core.errors import unknown
 
+from .blocked import Blocked
 from .dense import Dense
+from .flex import Flex
+from .sdpa import SDPA
 
 
 class Backend(Protocol):
@@ -27,9 +30,9 @@ class Backend(Protocol):
         """[B, H, Q, D], in the type of `v`."""
 
 
-BACKENDS: dict[str, Backend] = {b.name: b for b in (Dense(),)}
-ORDER = ("dense",)
-"""The first that does not refuse is chosen."""
+BACKENDS: dict[str, Backend] = {b.name: b for b in (SDPA(), Flex(), Blocked(), Dense())}
+ORDER = {"cpu": ("sdpa", "blocked", "dense"), "cuda": ("sdpa", "flex", "blocked", "dense")}
+"""By device: the first that does not refuse is chosen. Other devices follow the CPU."""
 
 
 def refusal(backend: Backend, plan: Plan) -> str | None:
@@ -47,7 +50,7 @@ def refusal(backend: Backend, plan: Plan) -> str | None:
 
 
 def choose(plan: Plan, backend: str | None = None) -> Backend:
-    """The named backend, or a Refusal with its reason, never a silent fallback; without a name, the first in ORDER that serves."""
+    """The named backend, or a Refusal with its reason, never a silent fallback; no name: the first of ORDER that serves."""
     if backend is not None:
         if backend not in BACKENDS:
             raise unknown("backend", backend, BACKENDS)
@@ -55,7 +58,8 @@ def choose(plan: Plan, backend: str | None = None) -> Backend:
         if why is not None:
             raise Refusal(why)
         return BACKENDS[backend]
-    return next(b for b in map(BACKENDS.get, ORDER) if refusal(b, plan) is None)
+    order = ORDER.get(plan.q.device.type, ORDER["cpu"])
+    return next(b for b in map(BACKENDS.get, order) if refusal(b, plan) is None)
 
 
 def attend(

@@ -55,7 +55,7 @@ class Coordinates:
 
     def take(self, tokens: slice) -> "Coordinates":
         """The coordinates of some of the tokens."""
-        cut = lambda t: None if t is None else t[:, tokens]  # noqa: E731
+        cut = lambda t: None if t is None else t[:, tokens]
         part = Coordinates(self.idx[:, tokens], self.pos[:, tokens], cut(self.doc), cut(self.valid))
         if self.__dict__.get("is_run"):
             part.__dict__["is_run"] = True

@@ -44,13 +44,14 @@ class Plan:
 
     def part(self, rows: slice, columns: slice = slice(None)) -> "Plan":
         """The plan of some queries and some keys."""
-        cut = lambda streams, tokens: tuple(None if s is None else s[:, tokens] for s in streams)  # noqa: E731
+        cut = lambda streams, tokens: tuple(None if s is None else s[:, tokens] for s in streams)
         return replace(
             self,
             q=self.q[:, :, rows],
             k=self.k[:, :, columns],
             v=self.v[:, :, columns],
-            layout=self.layout.part(rows, columns),
+            # Not `layout.part`: a memo of every tile's mask would grow with Q times K.
+            layout=Layout(self.layout.q.take(rows), self.layout.k.take(columns)),
             raw_q=None if self.raw_q is None else self.raw_q[:, :, rows],
             raw_k=None if self.raw_k is None else self.raw_k[:, :, columns],
             q_streams=cut(self.q_streams, rows),
@@ -68,7 +69,7 @@ class Plan:
 
     def _tile(self, needs: Needs, stream: int | None = None) -> Tile:
         content = needs >= Needs.CONTENT
-        pick = lambda streams: streams[stream] if stream is not None and streams else None  # noqa: E731
+        pick = lambda streams: streams[stream] if stream is not None and streams else None
         heads = self.q.shape[1]
         return Tile(
             q_pos=self.layout.q.pos,

@@ -75,7 +75,7 @@ class Method:
         return tuple(Option(p.name, p.default, self._doc(p.name)) for p in params if p.name not in own)
 
     def _doc(self, name: str) -> str:
-        found = re.search(rf"^\s*{name}: (.+(?:\n\s{{4,}}.+)*)", inspect.getdoc(self.factory) or "", re.M)
+        found = re.search(rf"^\s*{name}: (.+(?:\n {{2,}}\S.*)*)", inspect.getdoc(self.factory) or "", re.M)
         return " ".join(found.group(1).split()) if found else ""
 
     def build(self, shape: Shape, **options: Any) -> Scheme:
@@ -90,6 +90,8 @@ class Method:
 
 
 _METHODS: dict[str, Method] = {}
+_COMMA = re.compile(r",(?![^()\[\]]*[)\]])")
+"""Commas outside brackets, so that an option may be a tuple: `bipe:separators=(10,46)`."""
 
 
 def method(name: str, *, family: str, paper: str | None = None, **facts: Any):
@@ -142,7 +144,7 @@ def _parse_part(part: str, spec: str) -> tuple[Method, dict[str, Any]]:
     if not name.strip():
         raise UsageError(f"The method spec {spec!r} has an empty part. Write it as in 'rope:base=1e6+window:tokens=64'.")
     options = {}
-    for setting in filter(None, settings.split(",")):
+    for setting in filter(None, _COMMA.split(settings)):
         key, equals, value = setting.partition("=")
         if not equals:
             raise UsageError(f"The option {setting!r} in {spec!r} has no value. Write it as in 'rope:base=1e6'.")

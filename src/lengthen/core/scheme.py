@@ -96,8 +96,10 @@ class Scheme(nn.Module):
         kind = torch.complex128 if x.dtype == torch.float64 else torch.complex64
 
         def make() -> Tensor:
-            centre = layout.q.pos.double().amax(dim=1, keepdim=True)
-            return turn.factors(line.pos.double(), centre, keys).to(kind)[:, None]
+            centre = _unpadded(layout.q, float("-inf")).amax(dim=1, keepdim=True).nan_to_num(neginf=0.0)
+            # Padding stands at the centre: were its factors infinite, its gradients would be 0 * inf.
+            pos = line.pos.double() if line.valid is None else torch.where(line.valid, line.pos.double(), centre)
+            return turn.factors(pos, centre, keys).to(kind)[:, None]
 
         return turn.turn(x, layout.remember((turn, keys, kind), make))
 
@@ -163,15 +165,21 @@ def keys_seen(layout: Layout, pattern: Pattern) -> Tensor:
 def _cut(line: Coordinates, reach: int) -> list[slice]:
     if line.is_run:
         return [slice(a, min(a + reach, line.tokens)) for a in range(0, line.tokens, reach)]
-    pos = line.pos if line.valid is None else line.pos.masked_fill(~line.valid, 0)
-    cuts, start, rows = [], 0, pos.T.tolist()
-    low, high = rows[0], rows[0]
-    for t, row in enumerate(rows):
-        low, high = [min(a, b) for a, b in zip(low, row, strict=True)], [max(a, b) for a, b in zip(high, row, strict=True)]
-        if any(h - lo > reach for lo, h in zip(low, high, strict=True)):
-            cuts.append(slice(start, t))
-            start, low, high = t, row, row
-    return [*cuts, slice(start, len(rows))]
+    low, high = _unpadded(line, float("inf")), _unpadded(line, float("-inf"))
+    cuts, start = [], 0
+    while start < line.tokens:
+        span = high[:, start:].cummax(1).values - low[:, start:].cummin(1).values
+        wide = (span > reach).any(0)
+        stop = start + int(wide.long().argmax()) if bool(wide.any()) else line.tokens
+        cuts.append(slice(start, stop))
+        start = stop
+    return cuts
+
+
+def _unpadded(line: Coordinates, fill: float) -> Tensor:
+    """Positions float64 [B|1, T], `fill` on padding."""
+    pos = line.pos.double()
+    return pos if line.valid is None else pos.masked_fill(~line.valid, fill)
 
 
 def compose(*schemes: Scheme) -> Scheme:

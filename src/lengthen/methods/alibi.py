@@ -24,8 +24,9 @@ def authors_slopes(heads: int) -> list[float]:
 class ALiBi(DistanceTerm):
     """b_h(d) = -m_h |d|: a linear penalty on distance, per head (section 3).
 
-    For keys behind the query (bidirectional models) `asymmetric` penalises m_h (|d| - 1/2), so that the two directions
-    differ (Ruoss et al. 2023, arXiv:2305.16843); otherwise both directions are alike. Slopes in nats per token.
+    `asymmetric`, for bidirectional models: keys before the query (d > 0) are penalised by m_h (|d| - 1/2), so that the
+    two directions differ, as the released code of Ruoss et al. 2023 (arXiv:2305.16843) does; otherwise both directions
+    are alike. Slopes in nats per token.
     """
 
     def __init__(self, heads: int, slopes: str = "authors", asymmetric: bool = False):
@@ -39,7 +40,7 @@ class ALiBi(DistanceTerm):
     def at(self, distance: Tensor) -> Tensor:
         steps = distance.abs()
         if self.asymmetric:
-            steps = steps - 0.5 * (distance < 0)
+            steps = steps - 0.5 * (distance > 0)
         slopes = torch.tensor(self.slopes, dtype=distance.dtype, device=distance.device)
         return -slopes.view(-1, *[1] * distance.dim()) * steps
 

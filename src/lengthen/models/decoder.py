@@ -108,7 +108,7 @@ class Attention(nn.Module):
         return self.out(y.transpose(1, 2).flatten(2))
 
     def _streams(self, x: Tensor, cache: LayerCache | None) -> tuple[Tensor | None, ...]:
-        carry = lambda n: None if cache is None else cache.carry(n)  # noqa: E731
+        carry = lambda n: None if cache is None else cache.carry(n)
         return tuple(term.stream(x, carry(n)) for n, term in enumerate(self.scheme.terms))
 
 

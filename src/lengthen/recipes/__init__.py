@@ -1,0 +1,1 @@
+"""Whole experiments as functions; the README's numbers are recipes."""

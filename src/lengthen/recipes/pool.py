@@ -1,0 +1,97 @@
+"""Jobs side by side, each in a process of its own, with one progress bar per running job."""
+
+import os
+import queue
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from contextlib import nullcontext
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Tick:
+    """What a job says of itself while it runs."""
+
+    job: str
+    phase: str
+    done: int
+    total: int
+    note: str = ""
+
+
+Report = Callable[[Tick], None]
+
+
+def cores() -> int:
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run_all(work: Callable[..., Any], jobs: Sequence[tuple], side_by_side: int, show: bool) -> list[Any]:
+    """`work(*job, report)` for every job, results in order. One at a time runs in this process; more get one process each.
+
+    An exception of a job is raised after the others have ended.
+    """
+    with _display(show) as report:
+        if side_by_side <= 1:
+            return [work(*job, report) for job in jobs]
+        context = get_context("spawn")
+        with context.Manager() as manager:
+            ticks = manager.Queue()
+            threads = max(1, cores() // side_by_side)
+            with ProcessPoolExecutor(side_by_side, context, _limit_threads, (threads,), max_tasks_per_child=1) as pool:
+                futures = [pool.submit(_relay, work, job, ticks) for job in jobs]
+                try:
+                    _drain(futures, ticks, report)
+                except BaseException:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    raise
+            return [f.result() for f in futures]
+
+
+def _limit_threads(threads: int) -> None:
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+
+
+def _relay(work: Callable[..., Any], job: tuple, ticks) -> Any:
+    return work(*job, ticks.put)
+
+
+def _drain(futures: list[Future], ticks, report: Report) -> None:
+    waiting = set(futures)
+    while waiting:
+        try:
+            report(ticks.get(timeout=0.2))
+        except queue.Empty:
+            waiting -= wait(waiting, timeout=0).done
+
+
+def _display(show: bool):
+    """A context that yields a Report: rich bars, or nothing."""
+    return Bars() if show else nullcontext(lambda tick: None)
+
+
+class Bars:
+    """One line per job: phase, bar, loss or count, time left."""
+
+    def __enter__(self) -> Report:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = ("{task.description}", BarColumn(), "{task.completed}/{task.total}", TextColumn("{task.fields[note]}"))
+        self.progress = Progress(*columns, TimeRemainingColumn())
+        self.progress.start()
+        self.lines: dict[tuple[str, str], Any] = {}
+        return self.report
+
+    def report(self, tick: Tick) -> None:
+        key = (tick.job, tick.phase)
+        if key not in self.lines:
+            self.lines[key] = self.progress.add_task(f"{tick.job} {tick.phase}", total=tick.total, note="")
+        self.progress.update(self.lines[key], completed=tick.done, total=tick.total, note=tick.note)
+        if tick.done >= tick.total:
+            self.progress.stop_task(self.lines[key])
+
+    def __exit__(self, *failure: object) -> None:
+        self.progress.stop()

@@ -1,0 +1,1 @@
+"""Planted bugs: each must turn its check red."""
