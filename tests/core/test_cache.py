@@ -60,11 +60,13 @@ def test_coordinates_of_pieces_are_those_of_the_whole(padding, documents):
         start = part.stop
 
 
-def test_padding_that_appears_late_still_counts_the_earlier_tokens():
+def test_padding_given_for_some_of_the_pieces_only():
     cache = Cache([Scheme()])
     cache.extend(torch.zeros(2, 3, dtype=torch.long), None, None)
     new, every, _ = cache.extend(torch.zeros(2, 2, dtype=torch.long), torch.tensor([[True, True], [True, False]]), None)
     assert every.idx.tolist() == [[0, 1, 2, 3, 4], [0, 1, 2, 3, -1]] and new.idx.tolist() == [[3, 4], [3, -1]]
+    new, every, _ = cache.extend(torch.zeros(2, 1, dtype=torch.long), None, None)
+    assert new.idx.tolist() == [[5], [4]] and every.valid.sum(1).tolist() == [6, 5]
 
 
 def test_positions_widen_when_rows_begin_to_differ():

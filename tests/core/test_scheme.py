@@ -17,7 +17,7 @@ SHAPE = Shape(heads=4, groups=2, head_size=8, width=32, train_length=6)
 
 def draw(queries, keys, seed=0):
     g = torch.Generator().manual_seed(seed)
-    make = lambda heads, tokens: torch.randn(2, heads, tokens, 8, generator=g, dtype=torch.float64)  # noqa: E731
+    make = lambda heads, tokens: torch.randn(2, heads, tokens, 8, generator=g, dtype=torch.float64)
     return make(4, queries), make(2, keys), make(2, keys)
 
 
@@ -25,12 +25,12 @@ def by_hand(q, k, v, window):
     """RoPE + ALiBi + window + log-n, one query and key at a time: the four papers' formulas, keys shared by two heads each."""
     q, k, v = (t.numpy() for t in (q, k, v))
     out, shift = np.zeros_like(q), k.shape[2] - q.shape[2]
-    turn = lambda x, p: (x[0::2] + 1j * x[1::2]) * np.exp(1j * p * 10_000.0 ** (-np.arange(4) / 4))  # noqa: E731
+    turn = lambda x, p: (x[0::2] + 1j * x[1::2]) * np.exp(1j * p * 10_000.0 ** (-np.arange(4) / 4))
     for b, h, i in np.ndindex(q.shape[:3]):
         at = i + shift
         seen = range(max(0, at - window + 1), at + 1)
         temperature = math.log(len(seen)) / math.log(6)
-        dot = lambda j: (turn(q[b, h, i], at) * turn(k[b, h // 2, j], j).conj()).sum().real  # noqa: B023, E731
+        dot = lambda j: (turn(q[b, h, i], at) * turn(k[b, h // 2, j], j).conj()).sum().real  # noqa: B023
         scores = np.array([temperature * dot(j) / math.sqrt(8) - 2.0 ** (-2 * (h + 1)) * (at - j) for j in seen])
         weights = np.exp(scores - scores.max())
         out[b, h, i] = (weights / weights.sum()) @ v[b, h // 2, list(seen)]

@@ -130,7 +130,7 @@ def test_the_order_follows_philox_so_that_every_machine_has_the_same():
 
 def test_seeds_and_epochs_order_rows_differently():
     made = documents([401])
-    order = lambda seed, epoch: [int(i[0]) for i, _, _ in epoch_rows(Batches(made, 4, 5, seed), epoch)]  # noqa: E731
+    order = lambda seed, epoch: [int(i[0]) for i, _, _ in epoch_rows(Batches(made, 4, 5, seed), epoch)]
     assert len({tuple(order(s, e)) for s in (0, 1) for e in (0, 1)}) == 4
     assert sorted(order(0, 0)) == sorted(order(1, 1)) == list(range(0, 400, 4))
 

@@ -9,7 +9,7 @@ from lengthen.core.errors import require_count, require_positive
 
 
 class FIRE(ScoreTerm):
-    """b_h(i, j) = MLP_h(psi(i - j) / (psi(max(i, L)) + 1e-6)), psi(x) = ln(|c x| + 1), nats (equations 5, 17, 18).
+    """b_h(i, j) = MLP_h(psi(i - j) / (psi(max(i, L)) + 1e-6)), psi(x) = ln(|c x| + 1), nats.
 
     i, j are the positions of query and key, from zero. The MLP is 1 -> 32 -> H with ReLU and biases. Learned: the MLP,
     c (from 0.1) and the multiplier of the threshold L = |multiplier * `threshold`| (from 1), as in the paper's listing.

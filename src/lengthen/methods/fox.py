@@ -9,7 +9,7 @@ from lengthen.core.errors import require_count
 
 
 class ForgetGate(ScoreTerm):
-    """b_h(i, j) = sum_{l=j+1}^{i} ln f_l = c_i - c_j for keys j <= i, with f_t = sigmoid(w_h . x_t + b_h), nats (equation 6).
+    """b_h(i, j) = sum_{l=j+1}^{i} ln f_l = c_i - c_j for keys j <= i, with f_t = sigmoid(w_h . x_t + b_h), nats.
 
     The cumulative sum c is the stream, cached beside the keys. Only its differences count: padding and documents before a
     token's own change nothing. It is float64 in every model and under autocast: at ln f = -0.7 a float32 sum of a million

@@ -16,7 +16,7 @@ _MARGIN = 1e-3
 
 
 class KERPLE(DistanceTerm):
-    """Logarithmic kernel: b_h(d) = -p_h ln(1 + a_h |d|); power kernel: b_h(d) = -a_h |d|^p_h (section 4, equations 5, 6).
+    """Logarithmic kernel: b_h(d) = -p_h ln(1 + a_h |d|); power kernel: b_h(d) = -a_h |d|^p_h.
 
     p, a > 0.01, and p < 2 in the power kernel. Both start as in the released code, p ~ U(0, 2) and a ~ U(0, 1) per head.
     The release clamps its parameters at every forward, where they stop learning; here they are smooth maps of free numbers
@@ -48,9 +48,8 @@ class KERPLE(DistanceTerm):
         p, a = (x(distance.dtype).view(-1, *[1] * distance.dim()) for x in (self.p, self.a))
         if self.kernel == "log":
             return -p * torch.log1p(a * steps)
-        # The slope of 0^p in p is 0 * ln 0: keep zero out of the power.
-        away = steps > 0
-        return torch.where(away, -a * torch.where(away, steps, 1.0) ** p, 0.0)
+        # The slope of 0^p in p would be 0 * ln 0; torch defines it as 0 for p >= 0, and p > 0 here.
+        return -a * steps**p
 
 
 def _free(value: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from lengthen.core.errors import require_count
 
 
 class TISA(DistanceTerm):
-    """b_h(r) = sum_{s=1}^{S} a_s exp(-|b_s| (r - c_s)^2) with r = k_pos - q_pos, nats: S bumps per head (equation 5).
+    """b_h(r) = sum_{s=1}^{S} a_s exp(-|b_s| (r - c_s)^2) with r = k_pos - q_pos, nats: S bumps per head.
 
     a, nats, and b, 1/tokens^2, start at N(0.1, 0.01^2); the centres c, tokens, at N(0, 5^2). S = 5.
 
