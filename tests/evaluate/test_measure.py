@@ -148,6 +148,17 @@ def test_bca_of_an_odd_training_length_is_read_anew_at_that_length():
             found.per_document("fixed_targets", n, "bca"), own.per_document("fixed_targets", n), rtol=1e-11
         )
     assert found.per_document("fixed_targets", 7, "bca") != found.per_document("fixed_targets", 7)
+    above = found.per_document("fixed_targets", 14, "bca") - found.per_document("fixed_targets", 7)
+    assert found.change("fixed_targets", 14, "bca").value == pytest.approx(above[0])
+
+
+def test_documents_count_by_their_tokens(by_context):
+    nats = np.linspace(3, 0.5, 16)
+    found = evaluate(by_context(nats), [np.zeros(k, int) for k in (20, 90)], train_length=8, lengths=[16], scored=1000)
+    reading = found.reading("non_overlapping", 16)
+    sums = [nats[: k % 16].sum() + k // 16 * nats.sum() for k in (19, 89)]
+    assert reading.tokens.tolist() == [19, 89]
+    assert reading.nats_per_token == found.interval("non_overlapping", 16).value == pytest.approx(sum(sums) / 108)
 
 
 def test_no_window_is_read_twice(uniform):

@@ -37,7 +37,7 @@ def test_stride_one_reads_exactly_the_length_before_every_token():
 
 
 def test_windows_of_fifty_tokens_by_hand():
-    cut = lambda protocol: [(p.start, p.first, p.stop) for p in protocol.picks(50, 16)]  # noqa: E731
+    cut = lambda protocol: [(p.start, p.first, p.stop) for p in protocol.picks(50, 16)]
     assert cut(NonOverlapping(50)) == [(34, 34, 50), (18, 18, 34), (2, 2, 18), (0, 0, 2)]
     assert cut(Sliding(50, 8)) == [(34, 42, 50), (26, 34, 42), (18, 26, 34), (10, 18, 26), (2, 10, 18), (0, 0, 10)]
     assert cut(FixedTargets(4)) == [(34, 46, 50)]
@@ -45,7 +45,7 @@ def test_windows_of_fifty_tokens_by_hand():
 
 @pytest.mark.parametrize("length", [16, 32, 64, 128])
 def test_protocols_meet_in_the_same_windows(length):
-    windows = lambda protocol: {p.window for p in protocol.picks(512, length)}  # noqa: E731
+    windows = lambda protocol: {p.window for p in protocol.picks(512, length)}
     assert windows(FixedTargets(8)) < windows(NonOverlapping(512)) < windows(Sliding(512, length // 4))
 
 

@@ -36,7 +36,7 @@ def test_ends_agree_with_scipy(level):
     rng = np.random.default_rng(1)
     tokens = rng.integers(50, 150, 20).astype(float)
     nats = tokens * rng.gamma(4, 0.5, 20)
-    ratio = lambda x, w, axis: x.sum(axis) / w.sum(axis)  # noqa: E731
+    ratio = lambda x, w, axis: x.sum(axis) / w.sum(axis)
     peer = stats.bootstrap(
         (nats, tokens),
         ratio,
