@@ -1,12 +1,9 @@
 """Every backend against attention written out in float64: values and gradients, on every layout that it serves."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 from attention_oracle import (
-    NEAR,
     SHOWN,
     Absolute,
     Content,
@@ -95,12 +92,25 @@ TERMS = {
 @pytest.mark.parametrize("terms", TERMS)
 @pytest.mark.parametrize("pattern", SHOWN)
 def test_patterns_and_distance_terms(name, terms, pattern):
-    for batch, heads, groups, queries, keys in ((2, 3, 3, 13, 13), (1, 4, 2, 5, 19), (2, 4, 2, 1, 9), (1, 2, 1, 1, 1), (1, 2, 2, 2, 2)):
+    for batch, heads, groups, queries, keys in (
+        (2, 3, 3, 13, 13),
+        (1, 4, 2, 5, 19),
+        (2, 4, 2, 1, 9),
+        (1, 2, 1, 1, 1),
+        (1, 2, 2, 2, 2),
+    ):
         added, (rule, shown) = TERMS[terms](heads), SHOWN[pattern]
         i, j = line(queries, keys)
         inputs = draw(batch, heads, groups, queries, keys)
         seen = mask(shown, i, j)
-        agree(EXACT[name], Scheme(terms=added, pattern=rule), inputs, Layout.plain(queries, keys), distance_bias(added, i, j), seen)
+        agree(
+            EXACT[name],
+            Scheme(terms=added, pattern=rule),
+            inputs,
+            Layout.plain(queries, keys),
+            distance_bias(added, i, j),
+            seen,
+        )
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -120,7 +130,9 @@ def test_lengths_across_block_borders(name, pattern, queries):
     rule, shown = SHOWN[pattern]
     seen = mask(shown, i, j)
     scheme = Scheme(terms=added, pattern=rule)
-    agree(EXACT[name], scheme, draw(1, 2, 1, queries, 700, size=4), Layout.plain(queries, 700), distance_bias(added, i, j), seen)
+    agree(
+        EXACT[name], scheme, draw(1, 2, 1, queries, 700, size=4), Layout.plain(queries, 700), distance_bias(added, i, j), seen
+    )
 
 
 PADDED = torch.tensor([[0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0], [0] * 11, [1] * 11]).bool()
@@ -151,7 +163,14 @@ def test_real_positions(name):
     where = Coordinates(idx.expand(2, -1), pos)
     added = [Slope(2)]
     seen = mask(SHOWN["causal"][1], *line(9, 9))
-    agree(EXACT[name], Scheme(terms=added), draw(2, 2, 2, 9, 9), Layout(where, where), distance_bias(added, pos.numpy(), pos.numpy()), seen)
+    agree(
+        EXACT[name],
+        Scheme(terms=added),
+        draw(2, 2, 2, 9, 9),
+        Layout(where, where),
+        distance_bias(added, pos.numpy(), pos.numpy()),
+        seen,
+    )
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -159,7 +178,7 @@ def test_real_positions(name):
 def test_terms_of_both_positions(name, pattern):
     term, (rule, shown), (i, j) = Absolute(3), SHOWN[pattern], line(6, 12)
     sines = torch.from_numpy(np.sin(i)[:, :, None] * np.cos(j)[:, None, :])
-    bias = lambda: term.weight[:, None, None] * sines[:, None]  # noqa: E731
+    bias = lambda: term.weight[:, None, None] * sines[:, None]
     agree(EXACT[name], Scheme(terms=[term], pattern=rule), draw(2, 3, 1, 6, 12), Layout.plain(6, 12), bias, mask(shown, i, j))
 
 
@@ -172,8 +191,8 @@ DEEP = {n: b for n, b in EXACT.items() if b.value_terms}
 def test_terms_of_content(name, pattern):
     term, (rule, shown), (i, j) = Content(8), SHOWN[pattern], line(7, 15)
     inputs = q, k, _ = draw(2, 4, 2, 7, 15)
-    rows = lambda: term.table[clipped(i, j)[0]]  # noqa: E731
-    bias = lambda: torch.einsum("bhqd,qkd->bhqk", q, rows()) + (k[:, [0, 0, 1, 1]] @ term.u)[:, :, None]  # noqa: E731
+    rows = lambda: term.table[clipped(i, j)[0]]
+    bias = lambda: torch.einsum("bhqd,qkd->bhqk", q, rows()) + (k[:, [0, 0, 1, 1]] @ term.u)[:, :, None]
     agree(DEEP[name], Scheme(terms=[term], pattern=rule), inputs, Layout.plain(7, 15), bias, mask(shown, i, j))
 
 
@@ -181,7 +200,7 @@ def test_terms_of_content(name, pattern):
 def test_terms_with_streams(name):
     term, (i, j) = Stream(), line(7, 15)
     keys = torch.randn(2, 15, 1, dtype=torch.float64).requires_grad_()
-    bias = lambda: term.weight * (keys[:, None, 8:, None, 0] - keys[:, None, None, :, 0])  # noqa: E731
+    bias = lambda: term.weight * (keys[:, None, 8:, None, 0] - keys[:, None, None, :, 0])
     seen = mask(SHOWN["causal"][1], i, j)
     agree(DEEP[name], Scheme(terms=[term]), draw(2, 2, 2, 7, 15), Layout.plain(7, 15), bias, seen, streams=(keys[:, 8:], keys))
 
@@ -224,7 +243,10 @@ def test_value_terms(name, pattern):
     rows = term.table[clipped(i, j)[0]]
     # Values per query: one attention per query row, whose values are v plus that row's vectors.
     expected = torch.cat(
-        [attention(q[:, :, [r]], k[:, [0, 0, 1, 1]], v[:, [0, 0, 1, 1]] + rows[r], 0.0, seen[:, [r]], 8**-0.5) for r in range(7)],
+        [
+            attention(q[:, :, [r]], k[:, [0, 0, 1, 1]], v[:, [0, 0, 1, 1]] + rows[r], 0.0, seen[:, [r]], 8**-0.5)
+            for r in range(7)
+        ],
         dim=2,
     )
     out = DEEP[name](plan)

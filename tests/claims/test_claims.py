@@ -10,7 +10,9 @@ from lengthen.evaluate import Comparison
 LENGTHS = (128, 256, 512, 1024)
 
 
-def comparison(nats_at: dict[tuple[str, str], list[float]], resolution: dict | None = None, cost: dict | None = None) -> Comparison:
+def comparison(
+    nats_at: dict[tuple[str, str], list[float]], resolution: dict | None = None, cost: dict | None = None
+) -> Comparison:
     """Runs whose loss per token at each length is given, by method and control; documents differ by a constant."""
     methods = tuple(dict.fromkeys(m for m, _ in nats_at))
     wobble = np.linspace(-0.2, 0.2, 8)

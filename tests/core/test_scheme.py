@@ -173,3 +173,11 @@ def test_cuts_cover_every_query_once_and_span_no_more_than_reach(seed):
         for row in range(3):
             held = pos[row, c][valid[row, c]]
             assert held.numel() == 0 or (held.max() - held.min()).item() <= 16
+
+
+def test_a_part_that_attends_in_both_directions_is_not_silently_made_causal():
+    shape = Shape()
+    assert build("rope+alibi:bidirectional=symmetric", shape).pattern == Everywhere()
+    assert build("alibi:bidirectional=symmetric+window:tokens=4", shape).pattern.causal
+    with pytest.raises(UsageError, match="causal"):
+        build("xpos+alibi:bidirectional=symmetric", shape)

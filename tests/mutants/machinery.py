@@ -6,9 +6,10 @@ from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from lengthen.backends import BACKENDS
-from lengthen.core import Cache, Causal, Coordinates, LayerCache, Layout, Needs, Pattern, Scheme
+from lengthen.core import Cache, Causal, Coordinates, LayerCache, Layout, Needs, Pattern, Scheme, ValueTerm
 from lengthen.core.plan import spread
 from lengthen.methods.alibi import ALiBi
 
@@ -62,6 +63,47 @@ class Peeking(Pattern):
 
     def __call__(self, i, j):
         return j <= i + 1
+
+
+@dataclass(frozen=True)
+class Recent(Pattern):
+    """The last `tokens` keys."""
+
+    tokens: int = 12
+    causal = True
+
+    def __call__(self, i, j):
+        return (j <= i) & (i - j < self.tokens)
+
+
+class Clipped(Recent):
+    """Tells backends to skip tiles that are visible."""
+
+    def spans(self, first, last, keys):
+        return ((max(0, last + 1 - self.tokens), min(last + 1, keys)),)
+
+
+class Remembered(ValueTerm):
+    """A vector per distance, added to the values."""
+
+    def __init__(self, size: int):
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(24, size))
+
+    def forward(self, tile, weights):
+        vectors = self.table.to(weights.dtype)[tile.distance.long().clamp(0, 23)]
+        return torch.einsum("bhqk,bqkd->bhqd", weights, vectors.expand(len(weights), -1, -1, -1))
+
+
+class NotLinear(Remembered):
+    """Takes the weights of a tile for a whole distribution."""
+
+    def forward(self, tile, weights):
+        return super().forward(tile, weights / weights.sum(-1, keepdim=True).clamp_min(1e-30))
+
+
+def with_values(kind):
+    return lambda shape: Scheme(value_terms=[kind(shape.head_size)])
 
 
 def biased(kind, **stages):
@@ -172,6 +214,10 @@ MUTANTS = (
     Mutant("pattern shows the next token", "prefix", biased(Scheme, pattern=Causal()), biased(Scheme, pattern=Peeking())),
     Mutant("cache in the wrong order", "cached_chunks", alibi, alibi, machinery=newest_first),
     Mutant("each chunk counts from zero", "cached_chunks", alibi, alibi, machinery=restarts),
+    Mutant(
+        "pattern lets visible tiles be skipped", "backends", biased(Scheme, pattern=Recent()), biased(Scheme, pattern=Clipped())
+    ),
+    Mutant("value term normalises a tile", "backends", with_values(Remembered), with_values(NotLinear)),
     in_backend("is_causal aligned to the top left", TopLeft()),
     in_backend("backend ignores padding", BlindToPadding()),
     in_backend("backend ignores documents", BlindToDocuments()),

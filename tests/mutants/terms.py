@@ -198,6 +198,30 @@ class RoundedWithModel(SlopeBuffer, Rounded):
         return ALiBi.at(self, distance)
 
 
+class Keyed(ScoreTerm):
+    """A learned key vector per distance (Shaw, arXiv:1803.02155, in small)."""
+
+    needs, relative = Needs.CONTENT, True
+
+    def __init__(self, head_size: int):
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(24, head_size))
+
+    def vectors(self, tile):
+        return self.table.to(tile.dtype)[tile.distance.long().clamp(0, len(self.table) - 1)]
+
+    def forward(self, tile):
+        return tile.scale * (tile.q[..., None, :] * self.vectors(tile)[:, None]).sum(-1)
+
+
+class RoundedProduct(Keyed):
+    """The product in the type of the model."""
+
+    def forward(self, tile):
+        kind = self.table.dtype
+        return super().forward(tile).to(kind).to(tile.dtype)
+
+
 class BatchScaled(ALiBi):
     """Distances over the largest position of the batch."""
 
@@ -216,6 +240,7 @@ def with_term(make):
 
 
 alibi, buckets = with_term(lambda s: ALiBi(s.heads)), with_term(lambda s: Buckets(s.heads))
+keyed = with_term(lambda s: Keyed(s.head_size))
 fox, cope = with_term(lambda s: Forgetting(s.width, s.heads)), with_term(lambda s: Contextual(s.head_size))
 
 KEPT: dict = {}
@@ -242,6 +267,7 @@ MUTANTS = (
     Mutant("positions in bfloat16", "shift", alibi, with_term(lambda s: Rounded(s.heads))),
     Mutant("positions in the type of the model", "precision", alibi, with_term(lambda s: RoundedWithModel(s.heads))),
     Mutant("slopes in a buffer", "precision", alibi, with_term(lambda s: SlopeBuffer(s.heads))),
+    Mutant("content term rounded with the model", "precision", keyed, with_term(lambda s: RoundedProduct(s.head_size))),
     Mutant("distances over the longest row of the batch", "left_padding", alibi, with_term(lambda s: BatchScaled(s.heads))),
     Mutant("distances over the longest row of the batch", "right_padding", alibi, with_term(lambda s: BatchScaled(s.heads))),
 )

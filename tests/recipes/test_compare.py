@@ -73,7 +73,7 @@ def test_what_is_written(done, config):
 
 
 def test_a_folder_that_exists_is_refused_or_resumed_to_the_same_numbers(done, config):
-    found, folder = done
+    _, folder = done
     with pytest.raises(UsageError, match="--resume"):
         compare(config, folder, jobs=1, show=False)
     with pytest.raises(UsageError, match="steps is 6 there and 7 here"):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from lengthen.core import Coordinates, Layout, LengthError, Needs, Scheme, visible
+from lengthen.core import Coordinates, Layout, LengthError, Plan, Scheme, visible
 
 from .check import Measured, check
 from .reach import MILLION
@@ -17,9 +17,9 @@ from .subject import SIZES, Stage, Subject, stage, stir
 @check("precision", 1.0)
 @torch.no_grad()
 def precision(subject: Subject) -> Measured:
-    """Scores, embeddings and values after `.bfloat16()` and under autocast are those of float64 at positions up to a million.
+    """After `.bfloat16()`, `.half()` and under autocast, scores and embeddings are exact at positions up to a million.
 
-    The unit of the error is what rounding the turned queries and keys (and the embedded x) to bfloat16 may cost, plus
+    Compared with float64 under the same rounded parameters and inputs; value terms as well. The unit of the error is what rounding the turned queries and keys (and the embedded x) to bfloat16 may cost, plus
     float32 rounding of the biases. Rounding a position, an angle or a distance to bfloat16 costs a hundred units and more.
     """
     source = stir(subject.fresh(), subject.generator())
@@ -29,7 +29,8 @@ def precision(subject: Subject) -> Measured:
     line, remark = _far_line(subject, exact)
     scene = stage(subject, exact, line, line.tokens).to(torch.bfloat16)
     reference = list(_observed(exact, scene.to(torch.float64), line))
-    worst = _error(copy.deepcopy(source).bfloat16(), scene, line, reference)
+    kinds = torch.bfloat16, torch.float16
+    worst = max(_error(copy.deepcopy(source).to(kind), scene.to(kind), line, reference) for kind in kinds)
     with torch.autocast("cpu", torch.bfloat16):
         residual = replace(scene, x=scene.x.float())
         return Measured(max(worst, _error(copy.deepcopy(source).float(), residual, line, reference)), remark)
@@ -79,16 +80,15 @@ def _observed(scheme: Scheme, scene: Stage, line: Coordinates) -> Iterator[tuple
         shown = visible(plan.layout, scheme.pattern)
         hide = lambda t, shown=shown: t.masked_fill(~shown, 0.0)
         logits = hide(plan.logits())
-        yield logits, 2**-7 * hide(_sizes(plan, scheme)) + 2**-17 * logits.abs() + 1e-3
+        yield logits, 2**-7 * hide(_sizes(plan, scheme)) + 2**-17 * logits.abs() + 2**-12
         weights = hide(torch.ones_like(logits)) / line.tokens
         values = plan.values(weights)
         yield values, 2**-7 * values.abs() + 1e-3
 
 
-def _sizes(plan, scheme: Scheme) -> Tensor:
-    """Nats: the scores if no product cancelled another; what content terms read counts as well."""
+def _sizes(plan: Plan, scheme: Scheme) -> Tensor:
+    """Nats: the scores if no product cancelled another, where queries or keys are rounded on the way; else nothing."""
+    if scheme.rotation is None and scheme.temperature is None:
+        return torch.zeros_like(plan.q[..., :1])
     share = plan.q.shape[1] // plan.k.shape[1]
-    sizes = plan.scale * (plan.q.abs() @ plan.k.abs().repeat_interleave(share, dim=1).transpose(-1, -2))
-    if scheme.needs >= Needs.CONTENT:
-        sizes = sizes + 2**-5 * (plan.q.abs().sum(-1, keepdim=True) + plan.k.abs().sum(-1).mean())
-    return sizes
+    return plan.scale * (plan.q.abs() @ plan.k.abs().repeat_interleave(share, dim=1).transpose(-1, -2))

@@ -208,16 +208,15 @@ def compose(*schemes: Scheme) -> Scheme:
 
 
 def meet(patterns: Sequence[Pattern]) -> Pattern:
-    """The intersection of patterns, without repeating what is already implied."""
-    kept: list[Pattern] = []
-    for p in patterns:
-        if not isinstance(p, Everywhere) and p not in kept:
-            kept.append(p)
-    if len(kept) > 1 and any(p.causal for p in kept if not isinstance(p, Causal)):
-        kept = [p for p in kept if not isinstance(p, Causal)]
-    if not kept:
-        return Everywhere()
-    result = kept[0]
-    for p in kept[1:]:
+    """The intersection of patterns, without repeating what is already implied.
+
+    Plain `Causal` is every scheme's default, so it yields to a part that asks for `Everywhere`.
+    """
+    asked = [p for p in dict.fromkeys(patterns) if not isinstance(p, Causal | Everywhere)]
+    if not asked:
+        return Everywhere() if Everywhere() in patterns else Causal()
+    implied = any(p.causal for p in asked) or Causal() not in patterns
+    result = asked[0] if implied else Both(Causal(), asked[0])
+    for p in asked[1:]:
         result = Both(result, p)
     return result

@@ -33,7 +33,7 @@ def evaluate(
     stride: int | None = None,
     scored: int | None = None,
     sliding_scored: int | None = None,
-    most_documents: int = 24,
+    most_documents: int = 16,
     token_bytes: TokenBytes | None = None,
     batch_tokens: int = 8192,
     backend: str | None = None,

@@ -47,7 +47,9 @@ class DecoderConfig:
                 f"{self.heads} query heads cannot share {self.kv_heads} key/value heads evenly; use a divisor of {self.heads}."
             )
         if self.head_size is None and self.width % self.heads:
-            raise UsageError(f"A width of {self.width} does not divide into {self.heads} heads; give 'head_size' or another width.")
+            raise UsageError(
+                f"A width of {self.width} does not divide into {self.heads} heads; give 'head_size' or another width."
+            )
         if not 0 <= self.dropout < 1:
             raise UsageError(f"The 'dropout' of DecoderConfig must lie in [0, 1), got {self.dropout}.")
 
@@ -102,9 +104,7 @@ class Attention(nn.Module):
                 k = self.scheme.turn_keys(k, layout.part(slice(None), slice(layout.k.tokens - layout.q.tokens, None)))
             k, v = cache.append(k, v)
             streams = cache.append_streams(new)
-        y = attend(
-            self.scheme, q, k, v, layout, backend=backend, q_streams=new, k_streams=streams, keys_turned=turned
-        )
+        y = attend(self.scheme, q, k, v, layout, backend=backend, q_streams=new, k_streams=streams, keys_turned=turned)
         return self.out(y.transpose(1, 2).flatten(2))
 
     def _streams(self, x: Tensor, cache: LayerCache | None) -> tuple[Tensor | None, ...]:
@@ -150,7 +150,9 @@ class Decoder(nn.Module):
         super().__init__()
         schemes = [schemes] * config.layers if isinstance(schemes, Scheme) else list(schemes)
         if len(schemes) != config.layers:
-            raise UsageError(f"The model has {config.layers} layers and got {len(schemes)} schemes; give one per layer, or a single one.")
+            raise UsageError(
+                f"The model has {config.layers} layers and got {len(schemes)} schemes; give one per layer, or a single one."
+            )
         for scheme in schemes:
             if scheme.rotation is not None and scheme.rotation.size > config.head_channels:
                 raise UsageError(
@@ -201,7 +203,9 @@ class Decoder(nn.Module):
         if cache is not None:
             new, every, history = cache.extend(ids, valid, doc)
         else:
-            every = new = Coordinates.plain(ids.shape[1], device=ids.device) if valid is None and doc is None else order(valid, doc)
+            every = new = (
+                Coordinates.plain(ids.shape[1], device=ids.device) if valid is None and doc is None else order(valid, doc)
+            )
             history = ids
         layouts, embedding, embedding_pos = {}, None, None
         for scheme in dict.fromkeys(self.schemes):

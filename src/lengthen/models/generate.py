@@ -54,7 +54,9 @@ def generate(
 
 def _check(ids: Tensor, valid: Tensor | None, new_tokens: int, temperature: float, top_k: int | None) -> None:
     if ids.dim() != 2 or ids.shape[1] == 0:
-        raise UsageError(f"A prompt must be token ids of shape [batch, tokens] with at least one token, got {tuple(ids.shape)}.")
+        raise UsageError(
+            f"A prompt must be token ids of shape [batch, tokens] with at least one token, got {tuple(ids.shape)}."
+        )
     if valid is not None and valid.shape != ids.shape:
         raise UsageError(f"'valid' must have the shape of the prompt {tuple(ids.shape)}, got {tuple(valid.shape)}.")
     if valid is not None and not valid[:, -1].all():

@@ -28,7 +28,7 @@ class CompareConfig:
     """See `lengthen.data.load_tokenizer`."""
     preset: str = "tiny"
     """See `lengthen.models.PRESETS`."""
-    steps: int = 500
+    steps: int = 400
     """Training steps per run."""
     batch: int = 32
     """Sequences per step."""
@@ -42,7 +42,7 @@ class CompareConfig:
     """See `lengthen.evaluate.PROTOCOLS`."""
     controls: tuple[str, ...] = ("none", "window", "bca")
     """See `lengthen.evaluate.CONTROLS`."""
-    documents: int = 24
+    documents: int = 16
     """Held-out documents read at most."""
     targets: int = 64
     """Tokens scored by the fixed-target protocol."""

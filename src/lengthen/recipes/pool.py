@@ -7,6 +7,8 @@ from concurrent.futures import Future, ProcessPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import dataclass
 from multiprocessing import get_context
+from threading import Thread
+from time import sleep
 from typing import Any
 
 
@@ -32,31 +34,45 @@ def cores() -> int:
 def run_all(work: Callable[..., Any], jobs: Sequence[tuple], side_by_side: int, show: bool) -> list[Any]:
     """`work(*job, report)` for every job, results in order. One at a time runs in this process; more get one process each.
 
-    An exception of a job is raised after the others have ended.
+    An exception of a job is raised after the others have ended. Processes die with this one, however it ends.
     """
     with _display(show) as report:
         if side_by_side <= 1:
             return [work(*job, report) for job in jobs]
         context = get_context("spawn")
-        with context.Manager() as manager:
-            ticks = manager.Queue()
-            threads = max(1, cores() // side_by_side)
-            with ProcessPoolExecutor(side_by_side, context, _limit_threads, (threads,), max_tasks_per_child=1) as pool:
-                futures = [pool.submit(_relay, work, job, ticks) for job in jobs]
-                try:
-                    _drain(futures, ticks, report)
-                except BaseException:
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    raise
-            return [f.result() for f in futures]
+        ticks = context.Queue()
+        setup = (os.getpid(), max(1, cores() // side_by_side), ticks)
+        with ProcessPoolExecutor(side_by_side, context, _begin, setup, max_tasks_per_child=1) as pool:
+            futures = [pool.submit(_relay, work, job) for job in jobs]
+            try:
+                _drain(futures, ticks, report)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        return [f.result() for f in futures]
 
 
-def _limit_threads(threads: int) -> None:
+_ticks = None
+"""In a worker: where its ticks go."""
+
+
+def _begin(parent: int, threads: int, ticks) -> None:
+    """Sets up a worker, before it imports torch."""
+    global _ticks
+    _ticks = ticks
     os.environ["OMP_NUM_THREADS"] = str(threads)
+    Thread(target=_follow, args=(parent,), daemon=True).start()
 
 
-def _relay(work: Callable[..., Any], job: tuple, ticks) -> Any:
-    return work(*job, ticks.put)
+def _follow(parent: int) -> None:
+    """Ends this process with its parent: an orphan would go on writing to a folder that a resumed run writes to."""
+    while os.getppid() == parent:
+        sleep(0.2)
+    os._exit(1)
+
+
+def _relay(work: Callable[..., Any], job: tuple) -> Any:
+    return work(*job, _ticks.put)
 
 
 def _drain(futures: list[Future], ticks, report: Report) -> None:

@@ -84,7 +84,7 @@ def training_curves(found: Comparison, folder: Path) -> go.Figure:
 def speeds(found: Comparison) -> go.Figure:
     """Training tokens/s per method, a dot per run, the mean as a bar."""
     figure = _figure("", "training tokens/s", found)
-    rates = {m: [r["training"]["tokens_per_s"] for r in found.runs(m)] for m in found.methods}
+    rates = {m: [x for r in found.runs(m) if (x := r["training"]["tokens_per_s"]) is not None] for m in found.methods}
     rates = {m: r for m, r in rates.items() if r}
     figure.add_bar(x=list(rates), y=[sum(r) / len(r) for r in rates.values()], name="mean", marker_color=COLOURS[0])
     dots = [(m, rate) for m, found_rates in rates.items() for rate in found_rates]

@@ -175,15 +175,15 @@ def _rest(found: Comparison, folder: Path) -> list[Section]:
 
 def _run(result) -> list[str]:
     spec, t, p = result["spec"], result["training"], result["parameters"]
-    final = "" if t["final_loss"] is None else f"{t['final_loss']:.3f}"
+    show = lambda value, form: "" if value is None else format(value, form)
     return [
         f"{spec['method']}, seed {spec['seed']}",
-        f"{t['tokens_per_s']:,.0f}",
-        f"{t['peak_mib']:.0f}",
-        f"{t['seconds']:.1f}",
-        final,
-        f"{p['model']:,}",
-        f"{p['scheme']:,}",
+        show(t["tokens_per_s"], ",.0f"),
+        show(t["peak_mib"], ".0f"),
+        show(t["seconds"], ".1f"),
+        show(t["final_loss"], ".3f"),
+        show(p["model"], ","),
+        show(p["scheme"], ","),
     ]
 
 
