@@ -97,7 +97,10 @@ def compare(method: str, size: str, length: int, batch: int, rounds: int) -> lis
     rows = []
     for name, seconds in times.items():
         parameters = sum(p.numel() for p in models[name].parameters())
-        rows.append({"method": method, "model": name, "parameters": parameters, "tokens_per_s": batch * length / seconds["wall_s"]} | seconds)
+        rows.append(
+            {"method": method, "model": name, "parameters": parameters, "tokens_per_s": batch * length / seconds["wall_s"]}
+            | seconds
+        )
     for clock in ("wall_s", "cpu_s"):
         best = min(seconds[clock] for name, seconds in times.items() if name != "lengthen")
         for row in rows:

@@ -11,6 +11,8 @@ from lengthen.backends import attend
 from lengthen.core import Cache, Coordinates, LayerCache, Layout, Scheme, Shape, UsageError, order
 from lengthen.core.errors import require_count
 
+from .norm import RMSNorm
+
 
 @dataclass(frozen=True)
 class DecoderConfig:
@@ -68,17 +70,6 @@ class DecoderConfig:
     def shape(self, train_length: int) -> Shape:
         """What methods may know of this model."""
         return Shape(self.heads, self.kv_heads, self.head_channels, self.width, train_length)
-
-
-class RMSNorm(nn.Module):
-    """x / rms(x) * gain over the last dimension."""
-
-    def __init__(self, channels: int):
-        super().__init__()
-        self.gain = nn.Parameter(torch.ones(channels))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.gain.shape, self.gain.to(x.dtype), 1e-6)
 
 
 class Attention(nn.Module):

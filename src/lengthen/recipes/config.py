@@ -28,9 +28,9 @@ class CompareConfig:
     """See `lengthen.data.load_tokenizer`."""
     preset: str = "tiny"
     """See `lengthen.models.PRESETS`."""
-    steps: int = 400
+    steps: int = 650
     """Training steps per run."""
-    batch: int = 32
+    batch: int = 16
     """Sequences per step."""
     lr: float = 4e-3
     """Peak learning rate."""
