@@ -140,8 +140,8 @@ DOCS = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2], [0] * 11, [3, 3, 4, 4, 4
 
 
 @pytest.mark.parametrize("name", EXACT)
-@pytest.mark.parametrize("terms", TERMS)
-@pytest.mark.parametrize("pattern", SHOWN)
+@pytest.mark.parametrize("terms", ["none", "two"])
+@pytest.mark.parametrize("pattern", ["causal", "window 5", "sinks", "away"])
 @pytest.mark.parametrize("what", ["padded", "packed", "both", "last rows"])
 def test_padding_and_documents(name, terms, pattern, what):
     valid, doc = (None if what == "packed" else PADDED), (None if what in ("padded", "last rows") else DOCS)
@@ -274,7 +274,7 @@ def test_bf16_is_as_close_as_bf16_can_be(name, terms, queries):
         assert (mine - theirs).abs().max() < 10 * 2**-9 * theirs.abs().max()
 
 
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("name", ["dense", "sdpa", "sdpa in blocks", "blocked"])
 def test_autocast_does_not_round_scores(name):
     """A bias of 1000 - d has distances that bf16 cannot tell apart; only float32 scores pick the right key."""
     q, k, v = (x.detach().float() for x in draw(1, 2, 2, 300, 300))
@@ -297,9 +297,19 @@ def test_one_layout_serves_layers_with_and_without_gradients(name):
     agree(EXACT[name], scheme, inputs, layout, distance_bias(added, i, j), mask(SHOWN["causal"][1], i, j))
 
 
-@pytest.mark.parametrize("terms", TERMS)
-@pytest.mark.parametrize("pattern", SHOWN)
-@pytest.mark.parametrize("what", ["plain", "chunk", "padded", "packed"])
+@pytest.mark.parametrize(
+    ("terms", "pattern", "what"),
+    [
+        ("none", "causal", "plain"),
+        ("two", "causal", "plain"),
+        ("learned", "window 5", "chunk"),
+        ("fixed", "sinks", "chunk"),
+        ("two", "blocks", "padded"),
+        ("none", "away", "padded"),
+        ("fixed", "causal", "packed"),
+        ("two", "sparse sinks", "packed"),
+    ],
+)
 def test_flex_forward(terms, pattern, what):
     added, (rule, shown) = TERMS[terms](4), SHOWN[pattern]
     layout = {

@@ -151,10 +151,11 @@ class Decoder(nn.Module):
                     "Build the scheme for this model's shape."
                 )
         self.config = config
-        self.embed = nn.Embedding(config.vocab, config.width)
-        self.blocks = nn.ModuleList(Block(config, s) for s in schemes)
-        self.norm = RMSNorm(config.width)
-        self.head = nn.Linear(config.width, config.vocab, bias=False)
+        with torch.random.fork_rng(devices=[]):  # what torch draws here is overwritten below
+            self.embed = nn.Embedding(config.vocab, config.width)
+            self.blocks = nn.ModuleList(Block(config, s) for s in schemes)
+            self.norm = RMSNorm(config.width)
+            self.head = nn.Linear(config.width, config.vocab, bias=False)
         if config.tied:
             self.head.weight = self.embed.weight
         self._initialise(torch.Generator().manual_seed(seed))

@@ -97,3 +97,24 @@ def description(about: dict[str, Any]):
     for option in about.get("options", ()):
         table.add_row(f"option {option['name']}", f"{option['about']} Default: {option['default']}")
     return table
+
+
+def methods_markdown() -> str:
+    """The registry as a page, `docs/methods.md`: `python -m lengthen.report.describe` prints it."""
+    parts = ["# Methods\n\nGenerated from the registry by `python -m lengthen.report.describe`; do not edit.\n"]
+    for about in facts():
+        acts = "; ".join(f"{stage.replace('_', ' ')}: {filled}" for stage, filled in about["acts_on"].items())
+        yes = lambda flag: "yes" if flag else "no"
+        lines = [
+            f"## {about['name']}\n\n{about['summary']}\n",
+            f"- Family: {about['family']}. Paper: {about['paper'] if about['paper'] is not None else 'none'}.",
+            f"- Acts on {acts}. Reads {about['needs']}.",
+            f"- Relative: {yes(about['relative'])}. Trains: {yes(about['trains'])}. Caches {about['caching']}.",
+            *[f"- `{o['name']}` (default `{o['default']}`): {o['about']}" for o in about["options"]],
+        ]
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    print(methods_markdown(), end="")
