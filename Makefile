@@ -18,7 +18,7 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 conformance: $(VENV)/.installed
 	$(BIN)/python -m lengthen.conformance $(METHOD)

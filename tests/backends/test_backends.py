@@ -1,5 +1,7 @@
 """Every backend against attention written out in float64: values and gradients, on every layout that it serves."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -22,7 +24,7 @@ from attention_oracle import (
 from lengthen.backends import BACKENDS, attend, choose, refusal
 from lengthen.backends.blocked import Blocked
 from lengthen.backends.sdpa import SDPA
-from lengthen.core import Coordinates, Everywhere, Layout, Refusal, Scheme, UnknownNameError, order
+from lengthen.core import Coordinates, Everywhere, Layout, Refusal, Scheme, UnknownNameError, UsageError, order
 
 EXACT = {
     "dense": BACKENDS["dense"],
@@ -67,6 +69,12 @@ def line(queries, keys):
     return np.arange(keys - queries, keys)[None], np.arange(keys)[None]
 
 
+@cache
+def seen_on_a_run(pattern, queries, keys):
+    """What a pattern shows the last `queries` of `keys` tokens."""
+    return mask(SHOWN[pattern][1], *line(queries, keys))
+
+
 def distance_bias(terms, i, j):
     """The scores of Learned, Slope and Fixed terms at positions i and j, written out; [B, H, Q, K]."""
     distance = torch.from_numpy(np.abs(i[:, :, None] - j[:, None, :]).astype(np.float64))
@@ -99,10 +107,10 @@ def test_patterns_and_distance_terms(name, terms, pattern):
         (1, 2, 1, 1, 1),
         (1, 2, 2, 2, 2),
     ):
-        added, (rule, shown) = TERMS[terms](heads), SHOWN[pattern]
+        added, rule = TERMS[terms](heads), SHOWN[pattern][0]
         i, j = line(queries, keys)
         inputs = draw(batch, heads, groups, queries, keys)
-        seen = mask(shown, i, j)
+        seen = seen_on_a_run(pattern, queries, keys)
         agree(
             EXACT[name],
             Scheme(terms=added, pattern=rule),
@@ -127,8 +135,8 @@ def test_bidirectional(name, terms):
 @pytest.mark.parametrize("queries", [130, 700])
 def test_lengths_across_block_borders(name, pattern, queries):
     added, (i, j) = [Learned(2)], line(queries, 700)
-    rule, shown = SHOWN[pattern]
-    seen = mask(shown, i, j)
+    rule = SHOWN[pattern][0]
+    seen = seen_on_a_run(pattern, queries, 700)
     scheme = Scheme(terms=added, pattern=rule)
     agree(
         EXACT[name], scheme, draw(1, 2, 1, queries, 700, size=4), Layout.plain(queries, 700), distance_bias(added, i, j), seen
@@ -162,7 +170,7 @@ def test_real_positions(name):
     pos = torch.rand(2, 9, dtype=torch.float64).cumsum(1) * 3
     where = Coordinates(idx.expand(2, -1), pos)
     added = [Slope(2)]
-    seen = mask(SHOWN["causal"][1], *line(9, 9))
+    seen = seen_on_a_run("causal", 9, 9)
     agree(
         EXACT[name],
         Scheme(terms=added),
@@ -198,10 +206,10 @@ def test_terms_of_content(name, pattern):
 
 @pytest.mark.parametrize("name", DEEP)
 def test_terms_with_streams(name):
-    term, (i, j) = Stream(), line(7, 15)
+    term = Stream()
     keys = torch.randn(2, 15, 1, dtype=torch.float64).requires_grad_()
     bias = lambda: term.weight * (keys[:, None, 8:, None, 0] - keys[:, None, None, :, 0])
-    seen = mask(SHOWN["causal"][1], i, j)
+    seen = seen_on_a_run("causal", 7, 15)
     agree(DEEP[name], Scheme(terms=[term]), draw(2, 2, 2, 7, 15), Layout.plain(7, 15), bias, seen, streams=(keys[:, 8:], keys))
 
 
@@ -266,7 +274,7 @@ def test_bf16_is_as_close_as_bf16_can_be(name, terms, queries):
     exact = [x.detach().double().requires_grad_() for x in rounded]
     scheme = Scheme(terms=added)
     out = EXACT[name](scheme.plan(*rounded, Layout.plain(queries, 40)))
-    expected = attention(*exact, distance_bias(added, i, j)(), mask(SHOWN["causal"][1], i, j), 8**-0.5)
+    expected = attention(*exact, distance_bias(added, i, j)(), seen_on_a_run("causal", queries, 40), 8**-0.5)
     assert out.dtype == torch.bfloat16
     assert (out - expected).abs().max() < 4 * 2**-9 * expected.abs().max()
     learned = list(scheme.parameters())
@@ -283,7 +291,7 @@ def test_autocast_does_not_round_scores(name):
         out = EXACT[name](scheme.plan(q, k, v, Layout.plain(300)))
     i, j = line(300, 300)
     expected = attention(
-        q.double(), k.double(), v.double(), distance_bias(scheme.terms, i, j)(), mask(SHOWN["causal"][1], i, j), 8**-0.5
+        q.double(), k.double(), v.double(), distance_bias(scheme.terms, i, j)(), seen_on_a_run("causal", 300, 300), 8**-0.5
     )
     torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)
 
@@ -294,7 +302,7 @@ def test_one_layout_serves_layers_with_and_without_gradients(name):
     scheme, (i, j) = Scheme(terms=added), line(9, 9)
     with torch.no_grad():
         EXACT[name](scheme.plan(*inputs, layout))
-    agree(EXACT[name], scheme, inputs, layout, distance_bias(added, i, j), mask(SHOWN["causal"][1], i, j))
+    agree(EXACT[name], scheme, inputs, layout, distance_bias(added, i, j), seen_on_a_run("causal", 9, 9))
 
 
 @pytest.mark.parametrize(
@@ -377,3 +385,42 @@ def test_blocks_keep_no_mask_of_the_plane():
             backend(Scheme(terms=[Learned(2)], pattern=rule).plan(q, k, v, layout)).sum().backward()
             held = [x for x in layout.memo.values() if isinstance(x, torch.Tensor)]
             assert all(x.numel() < 600 * 20 for x in held) and not any(isinstance(x, Layout) for x in layout.memo.values())
+
+
+@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("terms", TERMS)
+def test_channels_need_not_lie_side_by_side(name, terms):
+    """A kernel that takes them to would read other numbers, without a word."""
+    (added, (i, j)), inputs = (TERMS[terms](2), line(5, 9)), draw(2, 2, 1, 5, 9)
+    apart = [torch.stack([x, x], -1)[..., 0].detach().requires_grad_() for x in inputs]
+    assert all(x.stride(-1) == 2 for x in apart)
+    agree(
+        EXACT[name], Scheme(terms=added), apart, Layout.plain(5, 9), distance_bias(added, i, j), seen_on_a_run("causal", 5, 9)
+    )
+
+
+@pytest.mark.parametrize(
+    ("q", "k", "v", "said"),
+    [
+        ((4, 5, 8), (4, 5, 8), (4, 5, 8), r"takes \[rows, heads, tokens, channels\]"),
+        ((1, 4, 0, 8), (1, 4, 5, 8), (1, 4, 5, 8), r"at least one of each, got q \[1, 4, 0, 8\]"),
+        ((0, 4, 5, 8), (0, 4, 5, 8), (0, 4, 5, 8), "at least one of each"),
+        ((1, 4, 5, 8), (1, 4, 5, 8), (1, 4, 6, 8), "Keys and values must have the same"),
+        ((1, 4, 5, 8), (1, 4, 5, 8), (1, 2, 5, 8), "Keys and values must have the same"),
+        ((2, 4, 5, 8), (1, 4, 5, 8), (1, 4, 5, 8), "Queries and keys must have the same"),
+        ((1, 4, 5, 8), (1, 4, 5, 6), (1, 4, 5, 8), "Queries and keys must have the same"),
+        ((1, 4, 5, 8), (1, 3, 5, 8), (1, 3, 5, 8), "4 query heads cannot share 3"),
+        ((1, 4, 6, 8), (1, 4, 5, 8), (1, 4, 5, 8), "got 6 and 5"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(q, k, v, said):
+    with pytest.raises(UsageError, match=said):
+        attend(Scheme(), torch.zeros(q), torch.zeros(k), torch.zeros(v))
+
+
+def test_whole_numbers_and_layouts_of_other_rows_are_refused():
+    ones, where = torch.ones(2, 4, 5, 8), Coordinates(*[torch.arange(5).expand(3, 5)] * 2)
+    with pytest.raises(UsageError, match=r"takes real numbers, got torch.int64"):
+        attend(Scheme(), ones.long(), ones, ones)
+    with pytest.raises(UsageError, match="stands for 3 and 3 rows, got 2"):
+        attend(Scheme(), ones, ones, ones, Layout(where, where))

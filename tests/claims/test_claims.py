@@ -38,6 +38,16 @@ def found(c: Comparison, words: str):
     return next(v for v in verdicts(c) if words in v.claim)
 
 
+def test_a_method_without_an_answer_neither_breaks_nor_stands_for_its_family():
+    c = comparison(
+        {("learned", "none"): [2, 2, 2, 2], ("sinusoidal", "none"): [2, 3, 3, 3], ("rope", "none"): [2, 2.1, 2.1, 2.1]}
+    )
+    reading = next(r for r in c.results[0]["evaluation"]["readings"] if r["length"] == 1024)
+    reading |= {"nats": [None] * 8, "reason": "The table has 128 positions."}
+    assert found(c, "learned").verdict == "no answer" and "The table has 128 positions." in found(c, "learned").measured
+    assert found(c, "more robust").verdict == "reproduced" and "sinusoidal" in found(c, "more robust").measured
+
+
 def test_a_flat_alibi_is_reproduced_and_a_rising_one_is_not():
     assert found(comparison({("alibi", "none"): [2, 2, 2.001, 2.01]}), "flat").verdict == "reproduced"
     assert found(comparison({("alibi", "none"): [2, 2, 2.001, 2.2]}), "flat").verdict == "not reproduced"

@@ -69,6 +69,21 @@ def test_padding_given_for_some_of_the_pieces_only():
     assert new.idx.tolist() == [[5], [4]] and every.valid.sum(1).tolist() == [6, 5]
 
 
+def test_tokens_without_documents_continue_the_last_document():
+    cache = Cache([Scheme()])
+    cache.extend(torch.zeros(2, 4, dtype=torch.long), None, torch.tensor([[0, 0, 1, 1], [0, 0, 0, 5]]))
+    new, every, _ = cache.extend(torch.zeros(2, 2, dtype=torch.long), None, None)
+    assert every.doc.tolist() == [[0, 0, 1, 1, 1, 1], [0, 0, 0, 5, 5, 5]] and new.idx.tolist() == [[2, 3], [1, 2]]
+
+
+def test_whole_positions_become_real_without_losing_a_fraction():
+    scheme = Scheme()
+    cache = Cache([scheme])
+    cache.positions(scheme, torch.tensor([[0, 1]]))
+    assert cache.positions(scheme, torch.tensor([[1.5]])).tolist() == [[0.0, 1.0, 1.5]]
+    assert cache.positions(scheme, torch.tensor([[2]])).tolist() == [[0.0, 1.0, 1.5, 2.0]]
+
+
 def test_positions_widen_when_rows_begin_to_differ():
     scheme = Scheme()
     cache = Cache([scheme])

@@ -33,9 +33,9 @@ def test_counts(value):
         require_count("Window", "tokens", value, "tokens")
 
 
-@pytest.mark.parametrize("value", [0, -1.5, True, "3", None, float("nan")])
+@pytest.mark.parametrize("value", [0, -1.5, True, "3", None, float("nan"), float("inf"), 10**400])
 def test_positives(value):
-    with pytest.raises(UsageError, match=r"'base' of rope must be a positive number of radians, got "):
+    with pytest.raises(UsageError, match=r"'base' of rope must be a positive, finite number of radians, got "):
         require_positive("rope", "base", value, "radians")
 
 

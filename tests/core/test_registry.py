@@ -61,7 +61,7 @@ def test_options_reach_the_scheme():
         ("rope:base", UsageError, r"option 'base'.*has no value"),
         ("rope+", UsageError, r"empty part"),
         ("", UsageError, r"empty part"),
-        ("rope+rope", UsageError, r"one rotation stage, got 2: Rotary and Rotary"),
+        ("rope+rope:base=5", UsageError, r"one rotation stage, got 2: Rotary and Rotary"),
         ("sinusoidal+learned", UsageError, r"one embedding stage, got 2: Sinusoidal and Learned"),
     ],
 )
@@ -89,6 +89,10 @@ def test_a_factory_receives_the_fields_that_it_names():
         assert [(o.name, o.default, o.doc) for o in found.options] == [("gain", 1.0, "of nothing, on two lines.")]
         with pytest.raises(UsageError, match="Two methods are named 'test_registry_probe'"):
             method("test_registry_probe", family="test")(lambda: Scheme())
+        namesake = lambda: Scheme()
+        namesake.__module__, namesake.__qualname__ = "another.package", probe.__qualname__
+        with pytest.raises(UsageError, match="Two methods are named 'test_registry_probe'"):
+            method("test_registry_probe", family="test")(namesake)
     finally:
         from lengthen.core import registry
 
@@ -113,3 +117,31 @@ def test_layers_take_specs_in_turn_and_share_instances():
 def test_shapes_that_no_model_has_are_refused(sizes, said):
     with pytest.raises(UsageError, match=said):
         Shape(**sizes)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("rope:interleaved=maybe", "'interleaved' of rope must be True or False, got 'maybe'"),
+        ("t5:bidirectional=3", "'bidirectional' of t5 must be True or False, got 3"),
+        ("rope:fraction=nan", "'fraction' of rope must be a finite number, such as 1.0, got 'nan'"),
+        ("rope:base=1e400", "'base' of rope must be a finite number, such as 10000.0, got inf"),
+        ("xpos:scale_base=1" + "0" * 400, "'scale_base' of xpos must be a finite number"),
+        ("fox:bias=abc", "'bias' of fox must be a finite number"),
+        ("p_rope:p=None", "'p' of p_rope must be a finite number.*got None"),
+        ("rope:base=1,base=2", "option 'base' is given twice in 'rope:base=1,base=2'"),
+        ("alibi+rope+alibi", "holds alibi twice, with the same options"),
+    ],
+)
+def test_options_of_another_kind_and_repetitions_are_refused(spec, said):
+    with pytest.raises(UsageError, match=said):
+        build(spec)
+
+
+def test_one_method_with_different_options_may_be_composed():
+    assert build("window:tokens=4+window:tokens=8").pattern.causal
+
+
+def test_layers_without_a_spec_are_refused():
+    with pytest.raises(UsageError, match="No method was given for 2 layers"):
+        build_layers([], 2, Shape())

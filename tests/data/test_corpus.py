@@ -1,6 +1,7 @@
 """Corpora by name: what is read, in which order, and how bad input is named."""
 
 import json
+import os
 import sys
 from importlib.util import find_spec
 
@@ -157,3 +158,50 @@ def test_unknown_names_list_near_ones():
         load_corpus("nowhere/x.txt")
     with pytest.raises(UsageError, match="no name"):
         load_corpus("+a")
+
+
+def test_what_cannot_be_read_twice_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.txt")
+    with pytest.raises(UsageError, match=r"pipe.txt is a pipe or a device"):
+        load_corpus(str(tmp_path / "pipe.txt"))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("x" * 5000, r"'x{200}\.\.\.' cannot be read: File name too long"),
+        ("~nobody_here/x.txt", "home directory.*Write the path out"),
+    ],
+)
+def test_paths_that_the_system_refuses_are_named(name, said):
+    with pytest.raises(UsageError, match=said):
+        load_corpus(name)
+
+
+@pytest.mark.parametrize(("line", "said"), [("[" * 100_000, "recursion"), ('{"n": ' + "9" * 5000 + "}", "5000 digits")])
+def test_json_that_python_cannot_hold_is_named_by_its_line(tmp_path, line, said):
+    (tmp_path / "deep.jsonl").write_text('{"text": "a"}\n' + line)
+    with pytest.raises(UsageError, match=rf"line 2 is JSON that cannot be read: .*{said}"):
+        load_corpus(str(tmp_path / "deep.jsonl"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may enter every folder")
+def test_a_folder_that_may_not_be_entered_is_named(tmp_path):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+    (tmp_path / "open.txt").write_text("words " * 50)
+    try:
+        with pytest.raises(UsageError, match=r"None of the 1 .*closed cannot be read: Permission denied"):
+            load_corpus(str(closed))
+        with pytest.raises(UsageError, match="cannot be read: Permission denied"):
+            load_corpus(str(closed / "a.txt"))
+        assert "closed" in load_corpus(str(tmp_path)).provenance["skipped"]
+    finally:
+        closed.chmod(0o700)
+
+
+def test_links_that_loop_are_not_followed(tmp_path):
+    (tmp_path / "a.txt").write_text("words")
+    (tmp_path / "again").symlink_to(tmp_path)
+    (tmp_path / "self.txt").symlink_to(tmp_path / "self.txt")
+    assert [d.name for d in load_corpus(str(tmp_path)).documents] == ["a.txt"]

@@ -282,6 +282,8 @@ def test_lengths_that_cannot_work_say_what_is_there(uniform, lengths, words):
         ({"most_documents": 0}, UsageError, "'most_documents'.*got 0"),
         ({"batch_tokens": 0}, UsageError, "'batch_tokens'.*got 0"),
         ({"train_length": 1}, UsageError, "'train_length'.*at least 2, got 1"),
+        ({"token_bytes": np.ones(2)}, UsageError, "'token_bytes' has 2 entries"),
+        ({"token_bytes": lambda ids: np.ones(3)}, UsageError, r"each of 39 tokens, got \[3\]"),
     ],
 )
 def test_unknown_names_and_amounts_are_refused(uniform, how, kind, words):

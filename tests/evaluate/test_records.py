@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lengthen.core import UsageError
+from lengthen.core import LengthenError, UsageError
 from lengthen.evaluate import Record, append_records, read_records, with_extra, write_records
 
 ROW = Record(
@@ -82,7 +82,7 @@ def test_an_interrupted_write_leaves_the_previous_file_whole(tmp_path, monkeypat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, call, fail)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(LengthenError, match=r"records.jsonl: No space left on device. What was there before is whole"):
         append_records(path, [ROW])
     monkeypatch.undo()
     assert read_records(path) == [ROW]
@@ -98,7 +98,7 @@ def test_a_full_disk_leaves_the_previous_file_whole(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (5000, limits[1]))
     try:
-        with pytest.raises(OSError, match="File too large"):
+        with pytest.raises(LengthenError, match=r"records.jsonl: File too large. What was there before is whole"):
             append_records(path, [ROW] * 100)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -113,6 +113,7 @@ def test_a_full_disk_leaves_the_previous_file_whole(tmp_path):
         (b'{"run": NaN}', "Line 2 of .*NaN is not a JSON number"),
         (b"[1]", "Line 2 of .*holds a list"),
         (b'{"run": "r"}', "Line 2 of .*lacks 'control'"),
+        (b"[" * 100_000, "Line 2 of .*recursion"),
         (b"\xff", "not UTF-8: byte 0xff at offset"),
     ],
 )
@@ -135,3 +136,11 @@ def test_a_field_that_no_record_has_is_named(tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(UsageError, match="no records file"):
         read_records(tmp_path / "none.jsonl")
+
+
+@pytest.mark.parametrize(("field", "value"), [("value", "1.25"), ("n", 2.5), ("eval_length", None), ("low", [])])
+def test_a_field_that_holds_no_number_is_named(tmp_path, field, value):
+    path = tmp_path / "records.jsonl"
+    write_records(path, [replace(ROW, **{field: value})])
+    with pytest.raises(UsageError, match=f"Line 1 of .*its '{field}' is no number"):
+        read_records(path)

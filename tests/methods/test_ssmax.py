@@ -59,5 +59,5 @@ def test_gradients_reach_every_rate():
 
 @pytest.mark.parametrize("init", [0, -0.43])
 def test_a_rate_that_is_not_positive_is_refused(init):
-    with pytest.raises(UsageError, match=f"'init' of SSMax must be a positive .*got {init}"):
+    with pytest.raises(UsageError, match=f"'init' of SSMax must be a positive, .*got {init}"):
         build(f"ssmax:init={init}", SHAPE)

@@ -96,7 +96,7 @@ def test_bidirectional_sees_everything():
         ("t5:buckets=1", "at least 2, got 1"),
         ("t5:buckets=33,bidirectional=True", "even, got 33"),
         ("t5:max_distance=16", "exceed the 16 distances.*got 16"),
-        ("t5:gain=-1.0", "positive number.*got -1.0"),
+        ("t5:gain=-1.0", "positive, finite number.*got -1.0"),
     ],
 )
 def test_impossible_settings_are_refused_with_both_numbers(spec, words):

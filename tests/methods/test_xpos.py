@@ -234,7 +234,7 @@ def test_it_composes_with_causal_patterns_and_refuses_to_look_ahead():
     ("options", "message"),
     [
         ({"scale_base": 0.5}, "at least 1 position, got 0.5"),
-        ({"scale_base": -512}, "positive number of positions, got -512"),
+        ({"scale_base": -512}, "positive, finite number of positions, got -512"),
         ({"gamma": 0}, "'gamma' .*got 0"),
         ({"base": -1}, "got -1"),
     ],

@@ -4,6 +4,7 @@ import torch
 
 from lengthen.core import Causal, Pattern, Scheme, UsageError, build
 from lengthen.models import PRESETS, Decoder, DecoderConfig, make_decoder, preset
+from lengthen.models.swiglu import SwiGLU
 
 SMALL = DecoderConfig(vocab=11, layers=2, heads=4, width=16)
 
@@ -71,6 +72,19 @@ def test_rms_norm_and_its_gradient(dtype):
     for a, b in zip(mine, [out, *torch.autograd.grad(out, [exact, gain], up.double())], strict=True):
         assert a.dtype == dtype
         torch.testing.assert_close(a.double(), b, rtol=tol, atol=tol)
+
+
+def test_swiglu_and_its_gradient():
+    layer, x = SwiGLU(6, 5).double(), torch.randn(2, 3, 6, dtype=torch.float64, requires_grad=True)
+    wide, down = layer.gate_up.weight, layer.down.weight
+    gate, up = x @ wide[:5].T, x @ wide[5:].T
+    expected = (gate / (1 + torch.exp(-gate)) * up) @ down.T
+    grad = torch.randn_like(expected)
+    for a, b in zip(
+        torch.autograd.grad(layer(x), [x, wide, down], grad), torch.autograd.grad(expected, [x, wide, down], grad), strict=True
+    ):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(layer(x), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_weights_depend_on_the_seed_and_never_on_the_scheme():

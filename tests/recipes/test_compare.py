@@ -1,16 +1,18 @@
 """A whole comparison in small: what it writes is what its saved models say, and interrupted work goes on."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from lengthen.core import UsageError
-from lengthen.data import prepare
+from lengthen.core import LengthenError, UsageError
+from lengthen.data import load_saved, prepare
 from lengthen.evaluate import read_records
 from lengthen.models.store import load_decoder
+from lengthen.recipes import run
 from lengthen.recipes.compare import compare, open_comparison
 from lengthen.recipes.config import CompareConfig
 
@@ -97,6 +99,14 @@ def test_a_diverging_run_is_reported_and_the_others_go_on(config, tmp_path):
     [
         ({"methods": ("ropee",)}, "rope"),
         ({"methods": ("rope", "rope")}, "twice"),
+        ({"methods": ("rope", "RoPE")}, "'rope' and 'RoPE' are one"),
+        ({"methods": ("rope:base=1e3", "rope:base=1000")}, "are one, spelt in two ways"),
+        ({"methods": ("bipe:separators=(1,2)", "bipe:separators=[1,2]")}, "are one"),
+        ({"protocols": ()}, "No protocol was asked for"),
+        ({"controls": ("bac",)}, "bca"),
+        ({"stride": 0}, "'stride'.*got 0"),
+        ({"stride": 17}, "stride of 17 would skip tokens at length 16"),
+        ({"train_length": 1}, "'train_length' of compare must be a whole number of tokens, at least 2, got 1"),
         ({"methods": ("rope:fraction=0",)}, "fraction"),
         ({"preset": "tini"}, "tiny"),
         ({"protocols": ("fixed_target",)}, "fixed_targets"),
@@ -114,3 +124,55 @@ def test_what_cannot_work_is_refused_before_a_folder_is_made(config, tmp_path, c
     with pytest.raises(UsageError, match=said):
         compare(replace(config, **change), tmp_path / "run", jobs=1, show=False)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("jobs", [0, -1])
+def test_no_job_at_all_is_refused(config, tmp_path, jobs):
+    with pytest.raises(UsageError, match=f"'jobs' of compare.*got {jobs}"):
+        compare(config, tmp_path / "run", jobs=jobs, show=False)
+
+
+@pytest.mark.parametrize("place", ["file", "file/run", "x" * 300])
+def test_a_folder_that_cannot_be_made_is_refused(config, tmp_path, place):
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(UsageError, match=r"cannot be used: .*Give another --out"):
+        compare(config, tmp_path / place, jobs=1, show=False)
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [("null", "an object"), ("[]", "an object"), ("{}", "spec, training"), ("{", "line 1")]
+)
+def test_a_damaged_result_is_named_with_the_way_out(done, tmp_path, content, said):
+    copied = tmp_path / "run"
+    shutil.copytree(done[1], copied)
+    (copied / "rope-L16-s0" / "result.json").write_text(content)
+    with pytest.raises(UsageError, match=rf"result.json is damaged: .*{said}.*Remove it to make it anew"):
+        open_comparison(copied)
+
+
+def test_a_crashing_run_does_not_take_the_others_with_it(config, tmp_path, monkeypatch):
+    real = run.evaluate
+
+    def crash(model, *args, **how):
+        if len(model.schemes[0].terms):
+            raise MemoryError("no room for ALiBi")
+        return real(model, *args, **how)
+
+    monkeypatch.setattr(run, "evaluate", crash)
+    with pytest.raises(LengthenError, match=r"1 of 2 runs crashed \(alibi-L16-s0: MemoryError: no room for ALiBi"):
+        compare(replace(config, seeds=(0,)), tmp_path / "run", jobs=1, show=False)
+    assert open_comparison(tmp_path / "run").cell("rope", 64) is not None
+    assert (tmp_path / "run" / "report.html").exists()
+    monkeypatch.setattr(run, "evaluate", real)
+    assert compare(replace(config, seeds=(0,)), tmp_path / "run", resume=True, jobs=1, show=False).cell("alibi", 64) is not None
+
+
+def test_a_run_keeps_its_tokenizer(done):
+    assert load_saved(done[1] / "rope-L16-s0" / "tokenizer").decode([104, 105]) == "hi"
+
+
+def test_several_processes_of_one_comparison_are_refused(config, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UsageError, match="started in 2 processes"):
+        compare(config, tmp_path / "run", show=False)

@@ -40,9 +40,10 @@ def test_results_come_in_order(side_by_side):
     assert len({pid for _, pid in found}) == (1 if side_by_side == 1 else 3)
 
 
-def test_an_error_of_a_job_arrives():
-    with pytest.raises(ValueError, match="-1 is negative"):
-        run_all(square, [(1,), (-1,), (2,)], 2, show=False)
+@pytest.mark.parametrize("side_by_side", [1, 2])
+def test_an_error_of_a_job_is_its_result_and_the_others_go_on(side_by_side):
+    one, error, two = run_all(square, [(1,), (-1,), (2,)], side_by_side, show=False)
+    assert (one[0], two[0]) == (1, 4) and isinstance(error, ValueError) and "-1 is negative" in str(error)
 
 
 def alive(pid: int) -> bool:

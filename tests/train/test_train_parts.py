@@ -1,5 +1,7 @@
 import io
 import math
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from victim import Slope, make_model
 from lengthen.core import Scheme, UsageError
 from lengthen.models import Decoder, DecoderConfig, make_decoder
 from lengthen.train import Objective, TrainConfig, learning_rate, make_optimizer, progress_bar
+from lengthen.train.interrupt import Interrupt
 from lengthen.train.ledger import Ledger
 from lengthen.train.memory import PeakMemory
 
@@ -187,3 +190,14 @@ def test_the_bar_shows_loss_rate_and_time_left():
         report(50, 2.34567, 12345.6, 65.4)
     assert "rope seed 0" in screen.getvalue() and "50/200" in screen.getvalue()
     assert "loss 2.346  12,346 tokens/s  0:01:05 left" in screen.getvalue()
+
+
+def test_signals_that_the_shell_ignores_stay_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Interrupt() as interrupt:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert not interrupt.requested and signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)

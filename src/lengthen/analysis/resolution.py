@@ -60,7 +60,7 @@ def analytic_scores(scheme: Scheme, shape: Shape, n: int, *, alignment: float = 
     """
     require_count("analytic_scores", "n", n, "tokens")
     require_positive("analytic_scores", "alignment", alignment, "correlation")
-    exact = deepcopy(scheme).double().eval()
+    exact = deepcopy(scheme).to("cpu", torch.float64).eval()
     means = _DistanceMeans(n)
     with torch.no_grad():
         line = Coordinates.plain(n + 1)
@@ -115,7 +115,8 @@ def measured_scores(
     require_count("measured_scores", "n", n, "tokens")
     if n >= ids.shape[1]:
         raise UsageError(f"Distance {n} needs inputs of at least {n + 1} tokens, got {ids.shape[1]}.")
-    means, training = _DistanceMeans(n), model.training
+    means, training, device = _DistanceMeans(n), model.training, model.embed.weight.device
+    ids, valid, doc = (None if t is None else t.to(device) for t in (ids, valid, doc))
 
     def observed(scheme: Scheme) -> Scheme:
         twin = scheme.with_pattern(scheme.pattern)

@@ -77,13 +77,17 @@ def attend(
 ) -> Tensor:
     """Attention of q [B, H, Q, D] over k, v [B, G, K, D] under a scheme -> [B, H, Q, D].
 
-    Without `layout`, the queries are the last Q of K consecutive tokens. `scale` defaults to D^-1/2.
+    Without `layout`, the queries are the last Q of K consecutive tokens. `scale` defaults to D^-1/2. Raises UsageError for
+    shapes that do not fit.
     """
+    _require_fitting(q, k, v)
     layout = layout if layout is not None else Layout.plain(q.shape[2], k.shape[2], q.device)
     if (q.shape[2], k.shape[2]) != (layout.q.tokens, layout.k.tokens):
         raise UsageError(
             f"The layout stands for {layout.q.tokens} queries and {layout.k.tokens} keys, got {q.shape[2]} and {k.shape[2]}."
         )
+    if {len(layout.q.idx), len(layout.k.idx)} - {1, len(q)}:
+        raise UsageError(f"The layout stands for {len(layout.q.idx)} and {len(layout.k.idx)} rows, got {len(q)}.")
     out = []
     for rows in scheme.blocks(layout):
         columns = _columns(scheme, layout, rows)
@@ -101,6 +105,19 @@ def attend(
         )
         out.append(choose(plan, backend)(plan))
     return out[0] if len(out) == 1 else torch.cat(out, dim=2)
+
+
+def _require_fitting(q: Tensor, k: Tensor, v: Tensor) -> None:
+    """Refuses what some backend would stretch, read past, or fail on in words of its own."""
+    got = f"got q {list(q.shape)}, k {list(k.shape)} and v {list(v.shape)}"
+    if {q.dim(), k.dim(), v.dim()} != {4} or 0 in (*q.shape, *k.shape, *v.shape):
+        raise UsageError(f"Attention takes [rows, heads, tokens, channels] with at least one of each, {got}.")
+    if k.shape[:3] != v.shape[:3]:
+        raise UsageError(f"Keys and values must have the same rows, heads and tokens, {got}.")
+    if (q.shape[0], q.shape[3]) != (k.shape[0], k.shape[3]):
+        raise UsageError(f"Queries and keys must have the same rows and channels, {got}.")
+    if not (q.is_floating_point() and k.is_floating_point() and v.is_floating_point()):
+        raise UsageError(f"Attention takes real numbers, got {q.dtype}, {k.dtype} and {v.dtype}.")
 
 
 def _columns(scheme: Scheme, layout: Layout, rows: slice) -> slice:

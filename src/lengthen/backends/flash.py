@@ -88,7 +88,7 @@ def _explicit(added: Additive, scale: float, q, k, v, out, lse, grad, learned) -
     fold = lambda x: x.reshape(batch, groups, -1, x.shape[-1])
     k, v = k.to(kind).contiguous(), v.to(kind).contiguous()
     dq, dk, dv = torch.zeros_like(q, dtype=kind), torch.zeros_like(k), torch.zeros_like(v)
-    totals = [torch.zeros_like(t) for t in learned]
+    totals = [torch.zeros_like(t, dtype=kind) for t in learned]
     step = min(128, queries)
     for r in rows_of(queries, step):
         q_block, g_block = fold(q[:, :, r].to(kind)), fold(grad[:, :, r].to(kind))
@@ -103,4 +103,5 @@ def _explicit(added: Additive, scale: float, q, k, v, out, lse, grad, learned) -
             dk[:, :, slice(*span)] += fold(ds).mT @ q_block
             dq[:, :, r] += (fold(ds) @ k_tile).view(batch, heads, -1, size)
             added.collect(r, span, ds, totals)
-    return dq.mul_(scale).to(q.dtype), dk.mul_(scale).to(q.dtype), dv.to(q.dtype), *totals
+    own = (total.to(t.dtype) for total, t in zip(totals, learned, strict=True))
+    return dq.mul_(scale).to(q.dtype), dk.mul_(scale).to(q.dtype), dv.to(q.dtype), *own

@@ -50,8 +50,10 @@ class SDPA:
             return _stock(plan, None, causal=isinstance(plan.pattern, Causal) and plan.q.shape[2] > 1)
         if self._is_short(plan):
             mask = _shared_mask(plan)
-            learns = mask.requires_grad and plan.q.device.type == "cpu"
-            return self._blocks(plan, Whole(mask)) if learns else _stock(plan, mask)
+            if plan.q.device.type != "cpu":
+                # Trap: kernels of a GPU refuse a mask that is finer than the queries, or misread it (PyTorch issue 191964).
+                return _stock(replace(plan, q=plan.q.to(mask), k=plan.k.to(mask), v=plan.v.to(mask)), mask)
+            return self._blocks(plan, Whole(mask)) if mask.requires_grad else _stock(plan, mask)
         on_a_run = plan.layout.is_run and plan.needs == Needs.DISTANCE
         return self._blocks(plan, Table(plan) if on_a_run else Tiles(plan))
 
@@ -59,8 +61,10 @@ class SDPA:
         return plan.q.shape[2] * plan.k.shape[2] <= self.short
 
     def _blocks(self, plan: Plan, added: Additive) -> Tensor:
-        q = plan.q.flip(2) if added.flipped else plan.q
-        out = Flash.apply(added, plan.scale, self._rows(plan, added), q, plan.k, plan.v, *added.learned)
+        # Trap: the kernel reads channels as if they lay side by side, whatever their stride.
+        q, k, v = (t if t.stride(-1) == 1 else t.contiguous() for t in (plan.q, plan.k, plan.v))
+        q = q.flip(2) if added.flipped else q
+        out = Flash.apply(added, plan.scale, self._rows(plan, added), q, k, v, *added.learned)
         return out.flip(2) if added.flipped else out
 
     def _rows(self, plan: Plan, added: Additive) -> int:

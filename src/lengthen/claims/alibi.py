@@ -2,11 +2,9 @@
 
 from lengthen.evaluate import Comparison
 
-from .verdict import Verdict, judge, show
+from .verdict import HOLDS, Verdict, judge, show
 
 PAPER = "2108.12409"
-FLAT = 0.03
-"""Nats per token that still count as flat."""
 
 
 def alibi_claims(comparison: Comparison) -> list[Verdict]:
@@ -21,8 +19,8 @@ def _flat(comparison: Comparison, length: int) -> Verdict | None:
     cell = comparison.cell("alibi", length)
     if cell is None:
         return None
-    claim = f"ALiBi trained at {comparison.train_length} is flat at {length} tokens: within {FLAT} nats on fixed targets."
-    return Verdict(PAPER, claim, show(cell.change), judge(cell.change.low, cell.change.high, below=FLAT))
+    claim = f"ALiBi trained at {comparison.train_length} is flat at {length} tokens: within {HOLDS} nats on fixed targets."
+    return Verdict(PAPER, claim, show(cell.change), judge(cell.change.low, cell.change.high, below=HOLDS))
 
 
 def _curse(comparison: Comparison, length: int) -> Verdict | None:

@@ -4,11 +4,9 @@ from statistics import mean
 
 from lengthen.evaluate import Comparison
 
-from .verdict import Verdict, judge, show
+from .verdict import HOLDS, Verdict, judge, show
 
 PAPER = "2212.10554"
-CURED = 0.03
-"""Nats per token within which a cure counts as whole."""
 
 
 def lex_claims(comparison: Comparison) -> list[Verdict]:
@@ -35,10 +33,10 @@ def _cure(comparison: Comparison, lengths: list[int]) -> Verdict | None:
     if None in cells:
         return None
     worst = max(cells, key=lambda c: abs(c.change.value))
-    claim = f"Blockwise causal attention, at reading time only, brings RoPE back to within {CURED} nats of its in-length value."
+    claim = f"Blockwise causal attention, at reading time only, brings RoPE back to within {HOLDS} nats of its in-length value."
     measured = f"worst of {len(cells)} lengths, at {worst.length}: {show(worst.change)}"
-    verdict = judge(worst.change.low, worst.change.high, below=CURED)
-    return Verdict(PAPER, claim, measured, verdict if worst.change.value > -CURED else "unresolved")
+    verdict = judge(worst.change.low, worst.change.high, below=HOLDS)
+    return Verdict(PAPER, claim, measured, verdict if worst.change.value > -HOLDS else "unresolved")
 
 
 def _resolution(comparison: Comparison, length: int) -> Verdict | None:

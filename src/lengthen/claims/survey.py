@@ -1,9 +1,9 @@
 """Length Extrapolation of Transformers: a survey from the perspective of positional encoding (arXiv:2312.17044)."""
 
-from lengthen.core import parse
+from lengthen.core import methods, parse
 from lengthen.evaluate import Comparison
 
-from .verdict import Verdict, show
+from .verdict import BREAKS, HOLDS, Verdict, show
 
 PAPER = "2312.17044"
 
@@ -15,23 +15,35 @@ def survey_claims(comparison: Comparison) -> list[Verdict]:
         return []
     rows = {m: comparison.cell(m, far[-1]) for m in comparison.methods}
     rows = {m: c for m, c in rows.items() if c is not None}
-    return [_row(m, c, comparison) for m, c in rows.items()] + _relative(rows)
+    made = [_row(m, c, comparison) for m, c in rows.items()] + _missing(comparison)
+    return made + _relative({m: c for m, c in rows.items() if c.reason is None})
 
 
 def family(spec: str) -> str:
-    """Where the survey would put a spec: the family of its last part that is not a plain pattern."""
-    families = [m.family for m, _ in parse(spec)]
-    return next((f for f in reversed(families) if f != "pattern"), families[0])
+    """Where the survey would put a spec: randomised if it is, else the family of its last encoding; patterns and
+    temperatures only change one."""
+    parts = [m for m, _ in parse(spec)]
+    encodings = [m.family for m in parts if m.family == "randomised" or not m.modifies]
+    return "randomised" if "randomised" in encodings else encodings[-1] if encodings else parts[0].family
 
 
 def _row(method: str, cell, comparison: Comparison) -> Verdict:
-    own = comparison.cell(method, comparison.train_length)
+    own, claim = comparison.cell(method, comparison.train_length), f"{family(method)}: {method} at {cell.length} tokens."
+    if cell.reason is not None:
+        return Verdict(PAPER, claim, f"in-length {own.loss.value:.3f} nats; {cell.reason}", "no answer")
     return Verdict(
         PAPER,
-        f"{family(method)}: {method} at {cell.length} tokens.",
+        claim,
         f"in-length {own.loss.value:.3f} nats; change {show(cell.change)}",
-        "holds" if cell.change.value <= 0.03 else "degrades" if cell.change.value <= 0.3 else "breaks",
+        "holds" if cell.change.value <= HOLDS else "degrades" if cell.change.value <= BREAKS else "breaks",
     )
+
+
+def _missing(comparison: Comparison) -> list[Verdict]:
+    """Families of the registry that the comparison leaves out, in one row."""
+    there = {m.family for m in methods().values() if not m.modifies}
+    missing = sorted(there - {family(m) for m in comparison.methods})
+    return [Verdict(PAPER, "Other families: not compared here.", ", ".join(missing), "not compared")] if missing else []
 
 
 def _relative(rows) -> list[Verdict]:

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+HOLDS, BREAKS = 0.03, 0.3
+"""Nats per token: up to the first a change counts as held, beyond the second as broken."""
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -13,7 +16,8 @@ class Verdict:
     measured: str
     """The numbers, with their unit and interval."""
     verdict: str
-    """'reproduced', 'not reproduced', or 'unresolved' (the interval holds both answers)."""
+    """'reproduced', 'not reproduced', or 'unresolved' (the interval holds both answers); of a row of the survey 'holds',
+    'degrades', 'breaks' or 'no answer'."""
 
 
 def judge(low: float | None, high: float | None, *, below: float | None = None, above: float | None = None) -> str:

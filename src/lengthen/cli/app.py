@@ -34,14 +34,14 @@ def root(
 
 
 def main() -> None:
-    """Runs the command; an error that lengthen raises on purpose is one sentence and exit status 2."""
+    """Runs the command; an error that lengthen raises on purpose, or the disk, is one sentence and exit status 2."""
     try:
         app()
     except Exception as error:
         # Imported late: the package behind it imports torch, and `--help` must not wait for that.
         from lengthen.core.errors import LengthenError
 
-        if not isinstance(error, LengthenError):
+        if not isinstance(error, LengthenError | OSError):
             raise
         print(f"lengthen: {error}", file=sys.stderr)
         sys.exit(2)

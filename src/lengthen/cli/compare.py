@@ -1,6 +1,7 @@
 """`lengthen compare`: train short, test long."""
 
 import json
+import sys
 from pathlib import Path
 
 import typer
@@ -47,10 +48,12 @@ def compare(
     """
     from dataclasses import replace
 
+    from lengthen.core.errors import require_count
     from lengthen.recipes.compare import DEMO, summary
     from lengthen.recipes.compare import compare as run
     from lengthen.report.tables import comparison_table
 
+    require_count("compare", "seeds", seeds, "training runs per method")
     given = {
         "methods": tuple(names(methods)) if methods else None,
         "train_length": train_length,
@@ -69,7 +72,11 @@ def compare(
         "cost": cost,
     }
     config = replace(DEMO, **{k: v for k, v in given.items() if v is not None})
-    result = run(config, out, resume=resume, jobs=jobs, show=not as_json)
+    try:
+        result = run(config, out, resume=resume, jobs=jobs, show=not as_json)
+    except KeyboardInterrupt:
+        print(f"lengthen: Interrupted. What is done stays in {out}; go on with the same command and --resume.", file=sys.stderr)
+        raise
     if as_json:
         print(json.dumps(summary(result), indent=2))
     else:
@@ -78,3 +85,5 @@ def compare(
         console = Console()
         console.print(comparison_table(result))
         console.print(f"Report: {out / 'report.html'}")
+    if len(result.failures()) == len(result.results):
+        raise typer.Exit(1)

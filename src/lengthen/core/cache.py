@@ -72,7 +72,7 @@ class Cache:
 
     def extend(self, tokens: Tensor, valid: Tensor | None, doc: Tensor | None) -> tuple[Coordinates, Coordinates, Tensor]:
         """Takes in new tokens [B, T]; returns the coordinates of the new ones and of all, positions still equal to order,
-        and all tokens."""
+        and all tokens. Without `doc` they continue the last document of their row."""
         if self.length and tokens.shape[0] != self._tokens.view().shape[0]:
             raise UsageError(
                 f"The cache holds {self._tokens.view().shape[0]} rows, got {tokens.shape[0]}. Start a new cache for another batch."
@@ -80,7 +80,7 @@ class Cache:
         start = self.length
         every = self._tokens.append(tokens)
         mask = self._valid.append(torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid)
-        docs = self._doc.append(torch.zeros_like(tokens) if doc is None else doc)
+        docs = self._doc.append(self._last_document(tokens) if doc is None else doc)
         self._ragged |= valid is not None
         self._documents |= doc is not None
         if not (self._ragged or self._documents):
@@ -89,15 +89,19 @@ class Cache:
             keys = order(mask if self._ragged else None, docs if self._documents else None)
         return keys.take(slice(start, None)) if start else keys, keys, every
 
+    def _last_document(self, tokens: Tensor) -> Tensor:
+        return self._doc.view()[:, -1:].expand_as(tokens) if self._doc.length else torch.zeros_like(tokens)
+
     def positions(self, scheme: Scheme, pos: Tensor) -> Tensor:
-        """Takes in the positions of the new tokens; returns those of all."""
+        """Takes in the positions of the new tokens; returns those of all. Rows that agreed may part, whole ones become real."""
         held = self._pos[scheme]
-        if held.length and held.view().shape[0] != pos.shape[0]:
-            rows = max(held.view().shape[0], pos.shape[0])
-            widened = Buffer(1)
-            widened.append(held.view().expand(rows, -1))
-            self._pos[scheme] = held = widened
-            pos = pos.expand(rows, -1)
+        if held.length:
+            old = held.view()
+            rows, kind = max(len(old), len(pos)), torch.promote_types(old.dtype, pos.dtype)
+            pos = pos.expand(rows, -1).to(kind)
+            if (len(old), old.dtype) != (rows, kind):
+                self._pos[scheme] = held = Buffer(1)
+                held.append(old.expand(rows, -1).to(kind))
         return held.append(pos)
 
 

@@ -1,5 +1,6 @@
 """Errors are sentences: what was asked, what is there, and the way out."""
 
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -33,9 +34,9 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
 
 
 def require_positive(owner: str, name: str, value: float, unit: str) -> None:
-    """Refuses a value that is not a number above zero."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-        raise UsageError(f"The {name!r} of {owner} must be a positive number of {unit}, got {value!r}.")
+    """Refuses a value that is not a finite number above zero."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= sys.float_info.max:
+        raise UsageError(f"The {name!r} of {owner} must be a positive, finite number of {unit}, got {value!r}.")
 
 
 def require_count(owner: str, name: str, value: int, unit: str, least: int = 1) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -80,13 +81,31 @@ class Method:
 
     def build(self, shape: Shape, **options: Any) -> Scheme:
         """A fresh scheme for a model of `shape`."""
-        known = {o.name for o in self.options}
-        for name in options:
+        known = {o.name: o for o in self.options}
+        for name, value in options.items():
             if name not in known:
                 raise unknown(f"option of {self.name}", name, known)
+            _require_kind(self.name, known[name], value)
         wanted = inspect.signature(self.factory).parameters
         given = {f.name: getattr(shape, f.name) for f in fields(Shape) if f.name in wanted}
         return self.factory(**given, **options)
+
+
+def _require_kind(owner: str, option: Option, value: Any) -> None:
+    """Refuses what is not a truth value where the default is one, and what is not a number where the default is one: a
+    word would count as true, and infinity would become a table of nan. Other defaults say nothing of the kind."""
+    if isinstance(option.default, bool):
+        if not isinstance(value, bool):
+            raise UsageError(f"The {option.name!r} of {owner} must be True or False, got {value!r}.")
+    elif isinstance(option.default, int | float) and not _is_finite(value):
+        raise UsageError(f"The {option.name!r} of {owner} must be a finite number, such as {option.default}, got {value!r}.")
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
 
 
 _METHODS: dict[str, Method] = {}
@@ -101,7 +120,8 @@ def method(name: str, *, family: str, paper: str | None = None, **facts: Any):
     """
 
     def register(factory: Callable[..., Scheme]) -> Callable[..., Scheme]:
-        if name in _METHODS and _METHODS[name].factory.__qualname__ != factory.__qualname__:
+        origin = lambda f: (f.__module__, f.__qualname__)
+        if name in _METHODS and origin(_METHODS[name].factory) != origin(factory):
             raise UsageError(f"Two methods are named {name!r}: {_METHODS[name].factory} and {factory}. Rename one.")
         _METHODS[name] = Method(name, factory, family, paper, **facts)
         return factory
@@ -135,8 +155,11 @@ def get(name: str) -> Method:
 
 def parse(spec: str) -> list[tuple[Method, dict[str, Any]]]:
     """`rope:base=1e6+alibi+window:tokens=64` -> the methods with their options."""
-    parts = [p for p in re.split(r"\+(?![0-9])", spec)]
-    return [_parse_part(p, spec) for p in parts]
+    found = [_parse_part(p, spec) for p in re.split(r"\+(?![0-9])", spec)]
+    for n, (method, options) in enumerate(found):
+        if (method, options) in found[:n]:
+            raise UsageError(f"The spec {spec!r} holds {method.name} twice, with the same options. Give it once.")
+    return found
 
 
 def _parse_part(part: str, spec: str) -> tuple[Method, dict[str, Any]]:
@@ -148,7 +171,10 @@ def _parse_part(part: str, spec: str) -> tuple[Method, dict[str, Any]]:
         key, equals, value = setting.partition("=")
         if not equals:
             raise UsageError(f"The option {setting!r} in {spec!r} has no value. Write it as in 'rope:base=1e6'.")
-        options[key.strip().replace("-", "_")] = _value(value.strip())
+        key = key.strip().replace("-", "_")
+        if key in options:
+            raise UsageError(f"The option {key!r} is given twice in {spec!r}. Give it once.")
+        options[key] = _value(value.strip())
     return get(name), options
 
 
@@ -168,5 +194,7 @@ def build(spec: str, shape: Shape | None = None) -> Scheme:
 
 def build_layers(specs: Sequence[str], layers: int, shape: Shape) -> list[Scheme]:
     """One scheme per layer: a single spec is shared by all layers, several are repeated in turn, one instance per spec."""
+    if not specs:
+        raise UsageError(f"No method was given for {layers} layers. Give one spec for all of them, or several to take in turn.")
     made = [build(s, shape) for s in specs]
     return [made[n % len(made)] for n in range(layers)]

@@ -1,6 +1,7 @@
 """Documents in local files: one text file, JSON Lines, or a folder of both. Only UTF-8 is text."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,6 +60,8 @@ def read_documents(path: Path, name: str, source: str) -> list[Document]:
 
 def read_text(path: Path) -> str:
     """The text of a file, without a byte order mark; line ends stay as they are. Refuses empty, binary and non-UTF-8 files."""
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is a pipe or a device, which cannot be read again. Give a text file or a folder of them.")
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -96,6 +99,8 @@ def _row(line: str, where: str) -> dict:
         row = json.loads(line)
     except json.JSONDecodeError as error:
         raise UsageError(f"{where} is not JSON: {error.msg} at column {error.colno}.") from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets nested as deep
+        raise UsageError(f"{where} is JSON that cannot be read: {str(error).split(';')[0]}.") from error
     if isinstance(row, str):
         return {"text": row}
     if not isinstance(row, dict):
@@ -104,10 +109,9 @@ def _row(line: str, where: str) -> dict:
 
 
 def _read_folder(folder: Path, source: str) -> Corpus:
-    found = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file()}
-    found = {n: p for n, p in sorted(found.items()) if not any(part.startswith(".") for part in n.split("/"))}
-    documents, skipped = [], {}
-    for name, path in found.items():
+    found, skipped = _text_files(folder)
+    documents = []
+    for name, path in sorted(found.items()):
         try:
             documents += read_documents(path, name, source)
         except UsageError as error:
@@ -116,9 +120,25 @@ def _read_folder(folder: Path, source: str) -> Corpus:
         return collect(source, documents, path=folder.name, skipped=skipped)
     if skipped:
         raise UsageError(
-            f"None of the {len(skipped)} text files in {folder} can be read. The first: {next(iter(skipped.values()))}"
+            f"None of the {len(skipped)} text files and folders in {folder} can be read. The first: {next(iter(skipped.values()))}"
         )
     raise UsageError(
         f"The folder {folder} holds no text files. Those with these suffixes are read: {', '.join(sorted(SUFFIXES))}. "
         f"A folder of parquet files is read as 'hf:{folder}'."
     )
+
+
+def _text_files(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
+    """(files by name, reasons by name of the folders that cannot be listed). Links to folders are not followed: they may loop."""
+    found, closed = {}, {}
+
+    def note(error: OSError) -> None:
+        closed[Path(error.filename).relative_to(folder).as_posix()] = (
+            f"The folder {error.filename} cannot be read: {error.strerror}."
+        )
+
+    for place, folders, files in os.walk(folder, onerror=note):
+        folders[:] = [f for f in folders if not f.startswith(".")]
+        paths = [Path(place, f) for f in files if not f.startswith(".")]
+        found |= {p.relative_to(folder).as_posix(): p for p in paths if p.suffix.lower() in SUFFIXES and p.is_file()}
+    return found, closed

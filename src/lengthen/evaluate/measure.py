@@ -8,7 +8,7 @@ import numpy as np
 from torch import nn
 
 from lengthen.core import LengthError
-from lengthen.core.errors import require_count
+from lengthen.core.errors import UsageError, require_count
 
 from .controls import find_controls, require_causal
 from .documents import check_lengths, check_tokens, select
@@ -146,4 +146,11 @@ class _Script:
 
 
 def _bytes(ids: np.ndarray, token_bytes: TokenBytes) -> np.ndarray:
-    return np.asarray(token_bytes(ids) if callable(token_bytes) else np.asarray(token_bytes)[ids], dtype=np.float64)
+    if not callable(token_bytes) and ids.size and ids.max() >= len(token_bytes):
+        raise UsageError(
+            f"The table 'token_bytes' has {len(token_bytes)} entries, and token {ids.max()} was read. Give one per id."
+        )
+    found = np.asarray(token_bytes(ids) if callable(token_bytes) else np.asarray(token_bytes)[ids], dtype=np.float64)
+    if found.shape != ids.shape:
+        raise UsageError(f"'token_bytes' must give a number of bytes for each of {ids.size} tokens, got {list(found.shape)}.")
+    return found

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lengthen.core.errors import UsageError
+from lengthen.core.errors import LengthenError, UsageError
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def read_records(path: str | Path) -> list[Record]:
 def _record(line: str, where: str) -> Record:
     try:
         row = json.loads(line, parse_constant=_refuse)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{where} is not strict JSON: {error}. Remove or repair that line.") from None
     if not isinstance(row, dict):
         raise UsageError(f"{where} holds a {type(row).__name__}, not an object with the fields of a record.")
@@ -96,6 +96,10 @@ def _record(line: str, where: str) -> Record:
     wrong = [f"lacks {n!r}" for n in sorted(known - optional - row.keys())] + [f"has {n!r}" for n in sorted(row.keys() - known)]
     if wrong:
         raise UsageError(f"{where} is not a record: it {', '.join(wrong)}.")
+    bad = [n for n in ("train_length", "eval_length", "n") if not isinstance(row[n], int)]
+    bad += [n for n in ("value", "low", "high") if not isinstance(row.get(n), int | float | None)]
+    if bad:
+        raise UsageError(f"{where} is not a record: its {bad[0]!r} is no number, but {row[bad[0]]!r}.")
     return Record(**row)
 
 
@@ -105,8 +109,19 @@ def with_extra(record: Record, **extra: Any) -> Record:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Writes beside the file, syncs, then renames over it: a reader sees the old file or the new one, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Writes beside the file, syncs, then renames over it: a reader sees the old file or the new one, never a part.
+
+    Raises LengthenError where the disk refuses.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path, content)
+    except OSError as error:
+        kept = "What was there before is whole." if path.exists() else "Nothing was written."
+        raise LengthenError(f"Could not write {path}: {error.strerror}. {kept}") from error
+
+
+def _replace(path: Path, content: bytes) -> None:
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as draft:
         try:
             draft.write(content)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lengthen.backends import attend
@@ -12,6 +11,7 @@ from lengthen.core import Cache, Coordinates, LayerCache, Layout, Scheme, Shape,
 from lengthen.core.errors import require_count
 
 from .norm import RMSNorm
+from .swiglu import SwiGLU
 
 
 @dataclass(frozen=True)
@@ -103,25 +103,12 @@ class Attention(nn.Module):
         return tuple(term.stream(x, carry(n)) for n, term in enumerate(self.scheme.terms))
 
 
-class SwiGLU(nn.Module):
-    """down(silu(gate(x)) * up(x)) (Shazeer 2020, arXiv:2002.05202)."""
-
-    def __init__(self, config: DecoderConfig):
-        super().__init__()
-        self.gate_up = nn.Linear(config.width, 2 * config.hidden_channels, bias=False)
-        self.down = nn.Linear(config.hidden_channels, config.width, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        gate, up = self.gate_up(x).chunk(2, dim=-1)
-        return self.down(F.silu(gate) * up)
-
-
 class Block(nn.Module):
     """Pre-norm attention and SwiGLU, each added to the residual stream."""
 
     def __init__(self, config: DecoderConfig, scheme: Scheme):
         super().__init__()
-        self.attention, self.mlp = Attention(config, scheme), SwiGLU(config)
+        self.attention, self.mlp = Attention(config, scheme), SwiGLU(config.width, config.hidden_channels)
         self.norms = nn.ModuleList(RMSNorm(config.width) for _ in range(2))
         self.dropout = nn.Dropout(config.dropout)
 

@@ -3,9 +3,11 @@
 import re
 from dataclasses import dataclass
 
-from lengthen.core import UsageError, build_layers
+from lengthen.core import UsageError, build_layers, parse
 from lengthen.core.errors import require_count
-from lengthen.evaluate import PROTOCOLS, find_protocol
+from lengthen.evaluate import PROTOCOLS
+from lengthen.evaluate.controls import find_controls
+from lengthen.evaluate.protocols import make_protocols
 from lengthen.models import DecoderConfig, preset
 from lengthen.train import TrainConfig
 
@@ -52,21 +54,31 @@ class CompareConfig:
     """Also train sinusoidal at 2L for the time that ALiBi takes at L, where both are compared."""
 
     def __post_init__(self):
-        for name in ("train_length", "steps", "batch", "documents", "targets"):
-            require_count("compare", name, getattr(self, name), name)
+        require_count("compare", "train_length", self.train_length, "tokens", least=2)
+        for name, unit in (("steps", "steps"), ("batch", "sequences"), ("documents", "documents"), ("targets", "tokens")):
+            require_count("compare", name, getattr(self, name), unit)
         if not self.methods:
             raise UsageError("No method was given. `lengthen list` shows what there is.")
         if not self.seeds:
-            raise UsageError("The number of seeds must be at least 1, got 0.")
+            raise UsageError("No seed was given. Give at least one, as in seeds=(0,).")
         for values, what in ((self.methods, "method"), (self.seeds, "seed")):
             twice = [v for v in values if values.count(v) > 1]
             if twice:
                 raise UsageError(f"The {what} {twice[0]!r} is given twice. Give each once.")
-        for name in self.protocols:
-            find_protocol(name)
+        read = sorted({*self.lengths, self.train_length})
+        make_protocols(self.protocols, read, targets=self.targets, stride=self.stride)
+        find_controls(self.controls)
         self.training(0, self.steps)
         for spec in self.methods:
             self.layers(spec, self.train_length)
+        self._require_distinct()
+
+    def _require_distinct(self) -> None:
+        """Refuses two spellings of one method: the second run would find the folder of the first and call it done."""
+        for n, one in enumerate(self.methods):
+            for other in self.methods[:n]:
+                if parse(one) == parse(other) or slug(one) == slug(other):
+                    raise UsageError(f"The methods {other!r} and {one!r} are one, spelt in two ways. Give one of them.")
 
     def model(self, vocab: int) -> DecoderConfig:
         """Sizes of every compared model."""

@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
+from accelerate import Accelerator
 
 from lengthen.data import Batches
 from lengthen.models import make_decoder
@@ -33,12 +34,20 @@ def measure_cost(config: CompareConfig, folder: Path, show: bool) -> list[RunSpe
     path = folder / "cost.json"
     if not path.exists():
         sides = _sides(config)
-        rates = run_all(_rates, [(config, sides)], 2, show)[0]
-        memory = [run_all(_memory, [(config, side)], 2, show)[0] for side in sides]
+        # Two side by side, though there is one job: each then has a process of its own, with the threads of a run.
+        rates = _sound(run_all(_rates, [(config, sides)], 2, show))
+        memory = [_sound(run_all(_memory, [(config, side)], 2, show)) for side in sides]
         write_json(path, _facts(config, sides, rates, memory))
     steps = read_json(path)["sinusoidal"]["steps_in_equal_time"]
     _, long = _sides(config)
     return [replace(long, seed=s, steps=steps) for s in config.seeds]
+
+
+def _sound(results: list[Any]) -> Any:
+    """The one result; its exception is raised."""
+    if isinstance(results[0], Exception):
+        raise results[0]
+    return results[0]
 
 
 def _sides(config: CompareConfig) -> tuple[RunSpec, RunSpec]:
@@ -80,25 +89,29 @@ def _rates(config: CompareConfig, sides: tuple[RunSpec, ...], report: Report) ->
 
 
 class _Stepper:
-    """Training steps of one side, as `lengthen.train` makes them."""
+    """Training steps of one side, on the device and in the precision of `lengthen.train`."""
 
     def __init__(self, config: CompareConfig, side: RunSpec, data):
         self.batches = Batches(data.train, side.train_length, side.batch, side.seed, packing="cut")
-        self.model = make_decoder(config.model(data.tokenizer.vocab), side.method, side.train_length, side.seed).train()
-        settings = config.training(side.seed, config.steps)
-        self.optimizer, self.objective, self.step = make_optimizer(self.model, settings), Objective(self.model), 0
+        self.settings, self.device = config.training(side.seed, config.steps), Accelerator().device
+        model = make_decoder(config.model(data.tokenizer.vocab), side.method, side.train_length, side.seed)
+        self.model = model.to(self.device).train()
+        self.optimizer, self.objective, self.step = make_optimizer(self.model, self.settings), Objective(self.model), 0
 
     def run(self, steps: int) -> float:
         """Makes `steps` steps; returns tokens/s."""
         began = perf_counter()
         for _ in range(steps):
             batch = self.batches.at(self.step)
-            loss = self.objective(batch.ids, batch.targets, batch.doc)
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bf16"):
+                loss = self.objective(batch.ids.to(self.device), batch.targets.to(self.device), None)
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
             self.optimizer.step()
             self.step += 1
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
         return steps * self.batches.tokens_per_step / (perf_counter() - began)
 
 

@@ -16,14 +16,20 @@ def write_json(path: Path, content: Any) -> None:
     replace_file(path, (json.dumps(plain(content), indent=1, allow_nan=False) + "\n").encode())
 
 
-def read_json(path: Path) -> Any:
-    """What `write_json` wrote. Raises UsageError that names the file and the place of the fault."""
+def read_json(path: Path, *keys: str) -> dict[str, Any]:
+    """The object that `write_json` wrote, which has these keys. Raises UsageError that names the file and the fault."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UsageError(f"There is no {path}.") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}. Remove it to make it anew.") from None
     except ValueError as error:
         raise UsageError(f"{path} is damaged: {error}. Remove it to make it anew.") from None
+    missing = [k for k in keys if k not in found] if isinstance(found, dict) else ["an object"]
+    if missing:
+        raise UsageError(f"{path} is damaged: it lacks {', '.join(missing)}. Remove it to make it anew.")
+    return found
 
 
 def plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import os
 import queue
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from contextlib import nullcontext
@@ -28,17 +29,17 @@ Report = Callable[[Tick], None]
 
 def cores() -> int:
     """CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def run_all(work: Callable[..., Any], jobs: Sequence[tuple], side_by_side: int, show: bool) -> list[Any]:
     """`work(*job, report)` for every job, results in order. One at a time runs in this process; more get one process each.
 
-    An exception of a job is raised after the others have ended. Processes die with this one, however it ends.
+    A job that raises gives its exception as its result, and the others go on. Processes die with this one, however it ends.
     """
     with _display(show) as report:
         if side_by_side <= 1:
-            return [work(*job, report) for job in jobs]
+            return [_attempt(lambda job=job: work(*job, report)) for job in jobs]
         context = get_context("spawn")
         ticks = context.Queue()
         setup = (os.getpid(), max(1, cores() // side_by_side), ticks)
@@ -49,7 +50,14 @@ def run_all(work: Callable[..., Any], jobs: Sequence[tuple], side_by_side: int, 
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-        return [f.result() for f in futures]
+        return [_attempt(f.result) for f in futures]
+
+
+def _attempt(do: Callable[[], Any]) -> Any:
+    try:
+        return do()
+    except Exception as error:
+        return error
 
 
 _ticks = None
@@ -72,6 +80,10 @@ def _follow(parent: int) -> None:
 
 
 def _relay(work: Callable[..., Any], job: tuple) -> Any:
+    import torch
+
+    # The variable comes too late where the user's own main module has imported torch.
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     return work(*job, _ticks.put)
 
 

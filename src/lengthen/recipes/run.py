@@ -58,6 +58,7 @@ def perform(spec: RunSpec, config: CompareConfig, folder: Path, report: Report) 
         raise KeyboardInterrupt
     if trained.status == "done":
         save_decoder(folder / "model", model, [spec.method], spec.train_length, spec.seed)
+        data.tokenizer.save(folder / "tokenizer")
         read = _evaluate(spec, config, data, model, report)
         found["evaluation"] = as_json(read)
         found["resolution"] = _resolution(spec, model, data)

@@ -60,6 +60,7 @@ def _acts_on(scheme: Scheme) -> dict[str, str]:
     return {**filled, "pattern": str(scheme.pattern)}
 
 
+@torch.no_grad()
 def _backends(scheme: Scheme) -> dict[str, str | None]:
     """Backend -> None where it serves the scheme, else the reason why not."""
     shape, tokens = Shape(), 8

@@ -24,15 +24,15 @@ def loss_by_length(found: Comparison, protocol: str) -> go.Figure:
             cells = [c for n in found.lengths if (c := found.cell(method, n, protocol, control)) and c.reason is None]
             if not cells:
                 continue
-            spread = [(c.loss.high or c.loss.value) - c.loss.value for c in cells]
-            below = [c.loss.value - (c.loss.low or c.loss.value) for c in cells]
+            above = [0 if c.loss.high is None else c.loss.high - c.loss.value for c in cells]
+            below = [0 if c.loss.low is None else c.loss.value - c.loss.low for c in cells]
             figure.add_scatter(
                 x=[c.length for c in cells],
                 y=[c.loss.value for c in cells],
                 name=method if control == "none" else f"{method} + {control}",
                 visible=True if control == "none" else "legendonly",
                 line={"color": colour, "dash": dash},
-                error_y={"type": "data", "array": spread, "arrayminus": below, "thickness": 1},
+                error_y={"type": "data", "array": above, "arrayminus": below, "thickness": 1},
                 customdata=[", ".join(f"{v:.3f}" for v in c.by_seed) for c in cells],
                 hovertemplate="%{x} tokens: %{y:.3f} nats<br>seeds %{customdata}",
             )

@@ -11,13 +11,12 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from lengthen.claims import verdicts
+from lengthen.claims.verdict import BREAKS, HOLDS
 from lengthen.evaluate import Comparison
+from lengthen.evaluate.records import replace_file
 
 from .figures import loss_by_length, loss_by_position, speeds, training_curves
-from .tables import CAPTION, headline
-
-HOLDS, BREAKS = 0.03, 0.3
-"""Nats per token: up to the first a change is marked as held, beyond the second as broken."""
+from .tables import ARMS, CAPTION, headline
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def write_page(found: Comparison, folder: Path) -> Path:
         ),
     )
     path = folder / "report.html"
-    path.write_text(page, encoding="utf-8")
+    replace_file(path, page.encode())
     return path
 
 
@@ -84,7 +83,7 @@ def _summary(found: Comparison) -> Section:
     marked, method = [], ""
     for row in rows:
         method = row[0] if row[0] in found.methods else method
-        control = next((c for c, label in (("window", "window at L"), ("bca", "BCA")) if label == row[0].strip()), "none")
+        control = next((c for c, label in ARMS if label and label == row[0].strip()), "none")
         cells = [found.cell(method, n, control=control) for n in others]
         marked.append([*map(Mark, row[:2]), *[Mark(t, _mark(c)) for t, c in zip(row[2:], cells, strict=True)]])
     claims = [
@@ -102,7 +101,14 @@ def _mark(cell) -> str:
 
 
 def _verdict_mark(verdict: str) -> str:
-    return {"reproduced": "good", "holds": "good", "unresolved": "fair", "degrades": "fair"}.get(verdict, "bad")
+    return {
+        "reproduced": "good",
+        "holds": "good",
+        "unresolved": "fair",
+        "degrades": "fair",
+        "no answer": "",
+        "not compared": "",
+    }.get(verdict, "bad")
 
 
 NOTES = {

@@ -34,11 +34,12 @@ def change(cell: Cell | None) -> str:
     return f"{cell.change.value:+.3f} ±{(cell.change.high - cell.change.low) / 2:.3f}"
 
 
-CAPTION = (
-    "Nats per token on fixed targets: the same last tokens of each held-out document, read with growing context. First the loss "
-    "at the training length L, then the change from it, with half the width of its 95% paired bootstrap interval over documents "
-    "and seeds. Below each method, the same weights under a window of L and under blockwise causal attention."
+CELLS = (
+    "Nats per token: first at the training length L, then the change from it, with half the width of its 95% paired bootstrap "
+    "interval over documents and seeds."
 )
+CONTROLS_NOTE = "Below each method, the same weights under a window of L and under blockwise causal attention (BCA)."
+CAPTION = f"Fixed targets: the same last tokens of each held-out document, read with growing context. {CELLS} {CONTROLS_NOTE}"
 
 
 def comparison_table(found: Comparison):
@@ -58,7 +59,9 @@ def comparison_markdown(found: Comparison) -> str:
     """The headline of every protocol as Markdown."""
     protocols = dict.fromkeys(key[2] for key in found.cells)
     parts = [f"## {p.replace('_', ' ')}\n\n{_markdown(*headline(found, p))}" for p in protocols]
-    return f"# Train at {found.train_length}, read at {found.lengths[-1]}\n\n{CAPTION}\n\n" + "\n\n".join(parts) + "\n"
+    title = f"# Trained at {found.train_length} tokens, read at {found.lengths[-1]}"
+    note = f"{CELLS} {CONTROLS_NOTE}"
+    return "\n\n".join([title, note, *parts]) + "\n"
 
 
 def _markdown(header: list[str], rows: list[list[str]]) -> str:

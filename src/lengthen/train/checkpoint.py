@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -57,19 +57,26 @@ class Checkpoints:
 
         Raises UsageError, before anything is changed, where settings, data or shapes differ or a file is damaged.
         """
-        state = read_json(self.folder / _STATE)
+        state = self._whole(read_json, _STATE)
         try:
             config, data, history, ledger = state["config"], state["data"], state["history"], Ledger(**state["ledger"])
         except (KeyError, TypeError) as error:
             raise UsageError(f"{self.folder / _STATE} is no checkpoint of this version of lengthen: {error}.") from error
         self._require_same(config, data)
-        weights, moments = read_tensors(self.folder / _MODEL), read_tensors(self.folder / _OPTIMIZER)
+        weights, moments = self._whole(read_tensors, _MODEL), self._whole(read_tensors, _OPTIMIZER)
         require_fit(weights, unique_tensors(model), self.folder / _MODEL)
         shapes = dict(model.named_parameters())
         require_fit(moments, {k: _like(k, shapes, t) for k, t in moments.items()}, self.folder / _OPTIMIZER)
         put(weights, model)
         put_optimizer_tensors(moments, optimizer, model)
         return ledger, history
+
+    def _whole(self, read: Callable[[Path], Any], name: str) -> Any:
+        """A file of the checkpoint; where it is missing or damaged, the error says how to go on."""
+        try:
+            return read(self.folder / name)
+        except UsageError as error:
+            raise UsageError(f"{error} Remove {self.folder.parent} to begin that run anew.") from error
 
     def _require_same(self, config: Mapping[str, Any], data: Mapping[str, Any]) -> None:
         for f in fields(TrainConfig):

@@ -20,7 +20,8 @@ class History:
         there = path.stat().st_size if path.exists() else 0
         if there < size:
             raise UsageError(
-                f"{path} has {there} bytes, but its checkpoint was made at {size}: lines are lost. Start a new folder."
+                f"{path} has {there} bytes, but its checkpoint was made at {size}: lines are lost. Remove "
+                f"{path.parent} to begin that run anew, or start a new folder."
             )
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("ab")

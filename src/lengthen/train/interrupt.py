@@ -8,7 +8,8 @@ from types import FrameType
 class Interrupt:
     """While entered, a first SIGINT or SIGTERM only sets `requested`; a second one acts as if this were not here.
 
-    Signals reach the main thread alone; entered elsewhere, it does nothing.
+    Signals reach the main thread alone; entered elsewhere, it does nothing. What the shell has set to be ignored, as it does
+    for a script's background jobs, stays ignored.
     """
 
     _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -19,7 +20,8 @@ class Interrupt:
 
     def __enter__(self) -> "Interrupt":
         if threading.current_thread() is threading.main_thread():
-            self._before = {s: signal.signal(s, self._take) for s in self._SIGNALS}
+            heeded = [s for s in self._SIGNALS if signal.getsignal(s) != signal.SIG_IGN]
+            self._before = {s: signal.signal(s, self._take) for s in heeded}
         return self
 
     def __exit__(self, *error) -> None:

@@ -7,10 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from lengthen.data import IGNORED
 from lengthen.models import Decoder
-
-IGNORED = -100
-"""The target that is not scored."""
 
 _MOST_LOGITS = 2**24
 """Logits held at once: 64 MiB in float32."""
