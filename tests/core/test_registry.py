@@ -5,6 +5,7 @@ from importlib.resources import files
 import pytest
 
 from lengthen.core import Scheme, Shape, UnknownNameError, UsageError, build, build_layers, get, method, methods, parse
+from lengthen.core.registry import canonical
 
 
 def options(spec):
@@ -145,3 +146,15 @@ def test_one_method_with_different_options_may_be_composed():
 def test_layers_without_a_spec_are_refused():
     with pytest.raises(UsageError, match="No method was given for 2 layers"):
         build_layers([], 2, Shape())
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        ("ALiBi", "alibi"),
+        ("p-rope:p=0.5", "p_rope:p=0.5"),
+        ("RoPE:base=1e+6+Window:tokens=4", "rope:base=1e+6+window:tokens=4"),
+    ],
+)
+def test_spellings_of_a_name_are_one(spec, name):
+    assert canonical(spec) == name

@@ -202,3 +202,32 @@ def test_schemes_that_do_not_fit_are_refused():
 
 def test_every_preset_is_a_valid_config_with_even_heads():
     assert all(c.head_channels % 2 == 0 for c in PRESETS.values())
+
+
+@pytest.mark.parametrize(
+    ("ids", "how", "message"),
+    [
+        (torch.zeros(3, dtype=torch.long), {}, r"int64 \[B, T\].*\[3\]"),
+        (torch.zeros(1, 3), {}, "float32"),
+        (torch.zeros(1, 0, dtype=torch.long), {}, "at least one token"),
+        (torch.tensor([[0, 10**6]]), {}, "hold 0 to 1000000, and the vocabulary is 0 to"),
+        (torch.zeros(1, 3, dtype=torch.long), {"valid": torch.ones(1, 3)}, "'valid' must be torch.bool"),
+        (
+            torch.zeros(1, 3, dtype=torch.long),
+            {"doc": torch.zeros(1, 4, dtype=torch.long)},
+            r"'doc' must be .*\[1, 3\]; got .*\[1, 4\]",
+        ),
+    ],
+)
+def test_inputs_that_cannot_be_are_refused_before_the_cache_is_touched(ids, how, message):
+    model = Decoder(SMALL, Scheme())
+    cache = model.new_cache()
+    with pytest.raises(UsageError, match=message):
+        model.hidden(ids, cache=cache, **how)
+    assert cache.length == 0
+
+
+def test_a_cache_of_another_model_is_refused():
+    ids = torch.zeros(1, 3, dtype=torch.long)
+    with pytest.raises(UsageError, match="another model"):
+        Decoder(SMALL, Scheme()).hidden(ids, cache=Decoder(SMALL, Scheme()).new_cache())

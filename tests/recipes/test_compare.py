@@ -99,7 +99,7 @@ def test_a_diverging_run_is_reported_and_the_others_go_on(config, tmp_path):
     [
         ({"methods": ("ropee",)}, "rope"),
         ({"methods": ("rope", "rope")}, "twice"),
-        ({"methods": ("rope", "RoPE")}, "'rope' and 'RoPE' are one"),
+        ({"methods": ("rope", "RoPE")}, "'rope' is given twice"),
         ({"methods": ("rope:base=1e3", "rope:base=1000")}, "are one, spelt in two ways"),
         ({"methods": ("bipe:separators=(1,2)", "bipe:separators=[1,2]")}, "are one"),
         ({"protocols": ()}, "No protocol was asked for"),

@@ -60,10 +60,14 @@ class Cache:
     """The state of decoding with one model: shared coordinates, one `LayerCache` per layer."""
 
     def __init__(self, schemes: Sequence[Scheme]):
-        self.layers = [LayerCache(s) for s in schemes]
+        self.layers, self._schemes = [LayerCache(s) for s in schemes], tuple(schemes)
         self._tokens, self._doc, self._valid = Buffer(1), Buffer(1), Buffer(1)
         self._pos = {s: Buffer(1) for s in schemes}
         self._ragged = self._documents = False
+
+    def belongs_to(self, schemes: Sequence[Scheme]) -> bool:
+        """Whether it was made for these very layers."""
+        return len(schemes) == len(self._schemes) and all(a is b for a, b in zip(schemes, self._schemes, strict=True))
 
     @property
     def length(self) -> int:

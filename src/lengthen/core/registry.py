@@ -155,11 +155,16 @@ def get(name: str) -> Method:
 
 def parse(spec: str) -> list[tuple[Method, dict[str, Any]]]:
     """`rope:base=1e6+alibi+window:tokens=64` -> the methods with their options."""
-    found = [_parse_part(p, spec) for p in re.split(r"\+(?![0-9])", spec)]
+    found = [_parse_part(p, spec) for p in _parts(spec)]
     for n, (method, options) in enumerate(found):
         if (method, options) in found[:n]:
             raise UsageError(f"The spec {spec!r} holds {method.name} twice, with the same options. Give it once.")
     return found
+
+
+def _parts(spec: str) -> list[str]:
+    """Cut at each + that does not belong to a number such as 1e+6."""
+    return re.split(r"\+(?![0-9])", spec)
 
 
 def _parse_part(part: str, spec: str) -> tuple[Method, dict[str, Any]]:
@@ -183,6 +188,12 @@ def _value(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return {"true": True, "false": False, "none": None}.get(text.lower(), text)
+
+
+def canonical(spec: str) -> str:
+    """The spec with the registered names: `ALiBi` is `alibi`, `p-rope` is `p_rope`. Options stay as they are written."""
+    settings = (part.partition(":")[1:] for part in _parts(spec))
+    return "+".join(m.name + colon + text for (m, _), (colon, text) in zip(parse(spec), settings, strict=True))
 
 
 def build(spec: str, shape: Shape | None = None) -> Scheme:

@@ -177,8 +177,9 @@ class Decoder(nn.Module):
         """int64 [B, T] -> the normalised residual stream [B, T, C].
 
         valid: bool [B, T], False on padding, on either side. doc: int64 [B, T], document of each token.
-        cache: from `new_cache`; `ids` then continue what it holds.
+        cache: from `new_cache`; `ids` then continue what it holds. Raises UsageError before the cache is touched.
         """
+        self._check(ids, valid, doc, cache)
         if cache is not None:
             new, every, history = cache.extend(ids, valid, doc)
         else:
@@ -197,6 +198,24 @@ class Decoder(nn.Module):
         for n, block in enumerate(self.blocks):
             x = block(x, layouts[block.attention.scheme], None if cache is None else cache.layers[n], backend)
         return self.norm(x)
+
+    def _check(self, ids: Tensor, valid: Tensor | None, doc: Tensor | None, cache: Cache | None) -> None:
+        """Refuses what would fail, or pass wrongly, further in."""
+        if ids.dim() != 2 or ids.dtype != torch.long or not ids.shape[1]:
+            raise UsageError(f"Token ids must be int64 [B, T] with at least one token, got {ids.dtype} {list(ids.shape)}.")
+        for name, given, kind in (("valid", valid, torch.bool), ("doc", doc, torch.long)):
+            if given is not None and (given.shape != ids.shape or given.dtype != kind):
+                raise UsageError(
+                    f"{name!r} must be {kind} of the shape of the ids, {list(ids.shape)}; got {given.dtype} {list(given.shape)}."
+                )
+        # Elsewhere than on a CPU, looking at the ids would wait for the device.
+        if ids.is_cpu and ids.numel() and (int(ids.min()) < 0 or int(ids.max()) >= self.config.vocab):
+            raise UsageError(
+                f"The ids hold {int(ids.min())} to {int(ids.max())}, and the vocabulary is 0 to {self.config.vocab - 1}. "
+                "Use the tokenizer that the model was made for."
+            )
+        if cache is not None and not cache.belongs_to(self.schemes):
+            raise UsageError("The cache was made for another model. Take one from this model's new_cache().")
 
     @staticmethod
     def _lay_out(scheme, new: Coordinates, every: Coordinates, history: Tensor, cache: Cache | None, layouts: dict) -> Tensor:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from lengthen.core import UsageError, build_layers, parse
 from lengthen.core.errors import require_count
+from lengthen.core.registry import canonical
 from lengthen.evaluate import PROTOCOLS
 from lengthen.evaluate.controls import find_controls
 from lengthen.evaluate.protocols import make_protocols
@@ -54,6 +55,7 @@ class CompareConfig:
     """Also train sinusoidal at 2L for the time that ALiBi takes at L, where both are compared."""
 
     def __post_init__(self):
+        object.__setattr__(self, "methods", tuple(canonical(m) for m in self.methods))
         require_count("compare", "train_length", self.train_length, "tokens", least=2)
         for name, unit in (("steps", "steps"), ("batch", "sequences"), ("documents", "documents"), ("targets", "tokens")):
             require_count("compare", name, getattr(self, name), unit)
