@@ -31,9 +31,9 @@ class CompareConfig:
     """See `lengthen.data.load_tokenizer`."""
     preset: str = "tiny"
     """See `lengthen.models.PRESETS`."""
-    steps: int = 650
+    steps: int = 900
     """Training steps per run."""
-    batch: int = 16
+    batch: int = 8
     """Sequences per step."""
     lr: float = 4e-3
     """Peak learning rate."""
