@@ -120,7 +120,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=["rope", "alibi"], choices=sorted(PEER_ENCODINGS))
     parser.add_argument("--preset", default="tiny")
     parser.add_argument("--length", type=int, default=128, help="tokens per sequence")
-    parser.add_argument("--batch", type=int, default=32, help="sequences per step")
+    parser.add_argument("--batch", type=int, default=8, help="sequences per step")
     parser.add_argument("--rounds", type=int, default=30, help="measured steps of each contestant")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")

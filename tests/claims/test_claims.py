@@ -88,6 +88,9 @@ def test_cost_is_judged_by_its_ratio():
     assert found(c, "faster").verdict == "reproduced" and "2.00" in found(c, "faster").measured
     slow = comparison({("alibi", "none"): [2, 2, 2, 2]}, cost={**cost, "speed_ratio": 0.9})
     assert found(slow, "faster").verdict == "not reproduced"
+    level = {**cost, "alibi": side(128, 200.0, 59.0)}
+    assert found(comparison({("alibi", "none"): [2, 2, 2, 2]}, cost=cost), "memory").verdict == "reproduced"
+    assert found(comparison({("alibi", "none"): [2, 2, 2, 2]}, cost=level), "memory").verdict == "unresolved"
 
 
 def test_every_family_has_a_row():

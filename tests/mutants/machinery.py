@@ -136,6 +136,13 @@ def restarts():
         yield
 
 
+@contextmanager
+def forgets_documents():
+    """What follows packed rows without a document falls into the first."""
+    with patch.object(Cache, "_last_document", lambda self, tokens: torch.zeros_like(tokens)):
+        yield
+
+
 class Stock:
     """Stock attention with the bias as its mask."""
 
@@ -213,6 +220,7 @@ MUTANTS = (
     Mutant("temperature of all keys", "cached_chunks", alibi, biased(TotalTemperature)),
     Mutant("pattern shows the next token", "prefix", biased(Scheme, pattern=Causal()), biased(Scheme, pattern=Peeking())),
     Mutant("cache in the wrong order", "cached_chunks", alibi, alibi, machinery=newest_first),
+    Mutant("cache forgets the document", "packed", alibi, alibi, machinery=forgets_documents),
     Mutant("each chunk counts from zero", "cached_chunks", alibi, alibi, machinery=restarts),
     Mutant(
         "pattern lets visible tiles be skipped", "backends", biased(Scheme, pattern=Recent()), biased(Scheme, pattern=Clipped())

@@ -14,12 +14,16 @@ EXACT = 1e-9
 """Logits of a float64 model; what is left is the order of summation."""
 
 
-def decode(model: Decoder, ids: Tensor, sizes: Sequence[int], valid: Tensor | None = None) -> Tensor:
-    """Logits of chunks of those sizes, one after another through a cache; `sizes` is repeated until `ids` are used up."""
+def decode(model: Decoder, ids: Tensor, sizes: Sequence[int], valid: Tensor | None = None, doc: Tensor | None = None) -> Tensor:
+    """Logits of chunks of those sizes, one after another through a cache; `sizes` is repeated until `ids` are used up.
+
+    `doc` may end early, on the border of a chunk: later tokens then continue the last document.
+    """
     cache, out, start = model.new_cache(), [], 0
     while start < ids.shape[1]:
         part = slice(start, start + sizes[len(out) % len(sizes)])
-        out.append(model(ids[:, part], valid=None if valid is None else valid[:, part], cache=cache))
+        documents = None if doc is None or start >= doc.shape[1] else doc[:, part]
+        out.append(model(ids[:, part], valid=None if valid is None else valid[:, part], doc=documents, cache=cache))
         start = part.stop
     return torch.cat(out, dim=1)
 
@@ -82,15 +86,18 @@ def right_padding(subject: Subject) -> float:
 @check("packed", EXACT)
 @torch.no_grad()
 def packed(subject: Subject) -> float:
-    """Documents of different lengths packed into one row give the logits of each read alone."""
+    """Documents of different lengths packed into one row give the logits of each read alone, at once and through the cache."""
     model, ids, worst = subject.decoder(), subject.ids(38), 0.0
     cuts = ((9, 17, 1, 11), (20, 18))
     doc = torch.stack([torch.arange(len(c)).repeat_interleave(torch.tensor(c)) for c in cuts])
-    together = model(ids, doc=doc)
+    found = [model(ids, doc=doc)]
+    if model.schemes[0].pattern.causal:
+        found += [decode(model, ids, [5, 7], doc=doc), decode(model, ids, [30, 1, 4], doc=doc[:, :30])]
     for row in range(2):
         for n in range(len(cuts[row])):
             own = doc[row] == n
-            worst = max(worst, gap(together[row, own], model(ids[row : row + 1, own])[0]))
+            alone = model(ids[row : row + 1, own])[0]
+            worst = max(worst, *(gap(y[row, own], alone) for y in found))
     return worst
 
 
