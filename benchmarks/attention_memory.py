@@ -12,10 +12,9 @@ import resource
 import subprocess
 import sys
 import time
-from datetime import date
-from pathlib import Path
 
-REPORTS = Path(__file__).parent / "reports"
+from dated import write_report
+
 LENGTHS = [1024, 2048, 4096, 8192, 16384, 32768]
 HEADS, SIZE = 8, 64
 
@@ -94,9 +93,7 @@ def main() -> None:
     facts = provenance(heads=HEADS, head_size=SIZE, batch=1, precision="fp32")
     print(json.dumps({"facts": facts, "rows": rows}, indent=1) if args.json else table(rows))
     if args.report:
-        listed = "\n".join(f"- {name}: {value}" for name, value in facts.items() if value is not None)
-        text = f"# Memory of attention, forward and backward\n\n{table(rows)}\n\n{listed}\n"
-        (REPORTS / f"{date.today()}-attention-memory.md").write_text(text)
+        write_report("attention-memory", "Memory of attention, forward and backward", table(rows), facts)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,6 @@ import json
 import statistics
 import time
 from collections.abc import Callable
-from datetime import date
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -21,10 +19,10 @@ from torch import Tensor, nn
 from x_transformers import Decoder as XDecoder
 from x_transformers import TransformerWrapper
 
+from dated import write_report
 from lengthen.evaluate.provenance import provenance
 from lengthen.models import make_decoder, preset
 
-REPORTS = Path(__file__).parent / "reports"
 PEER_ENCODINGS = {
     # The peer turns half of each head unless told otherwise; lengthen turns all of it.
     "rope": lambda head: {"rotary_pos_emb": True, "rotary_emb_dim": head},
@@ -131,9 +129,12 @@ def main() -> None:
     facts = provenance(preset=args.preset, length=args.length, batch=args.batch, rounds=args.rounds, precision="fp32")
     print(json.dumps({"facts": facts, "rows": rows}, indent=1) if args.json else table(rows))
     if args.report:
-        listed = "\n".join(f"- {name}: {value}" for name, value in facts.items() if value is not None)
-        text = f"# Training throughput\n\nSpeed is tokens per second relative to the faster x-transformers.\n\n{table(rows)}\n\n{listed}\n"
-        (REPORTS / f"{date.today()}-train-throughput.md").write_text(text)
+        write_report(
+            "train-throughput",
+            "Training throughput\n\nSpeed is tokens per second relative to the faster x-transformers.",
+            table(rows),
+            facts,
+        )
 
 
 if __name__ == "__main__":

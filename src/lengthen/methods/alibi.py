@@ -1,6 +1,7 @@
 """ALiBi: attention with linear biases (Press et al. 2022, arXiv:2108.12409)."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -41,8 +42,13 @@ class ALiBi(DistanceTerm):
         steps = distance.abs()
         if self.asymmetric:
             steps = steps - 0.5 * (distance > 0)
-        slopes = torch.tensor(self.slopes, dtype=distance.dtype, device=distance.device)
-        return -slopes.view(-1, *[1] * distance.dim()) * steps
+        return penalty(self.slopes, steps)
+
+
+def penalty(slopes: Sequence[float], steps: Tensor) -> Tensor:
+    """-m_h times `steps` [...]: nats [H, ...], in the type of `steps`."""
+    per_head = torch.tensor(slopes, dtype=steps.dtype, device=steps.device)
+    return -per_head.view(-1, *[1] * steps.dim()) * steps
 
 
 @method(

@@ -9,7 +9,7 @@ from torch import Tensor
 from lengthen.core import DistanceTerm, Geometric, PositionMap, Scheme, UsageError, method
 from lengthen.core.errors import require_count
 
-from .alibi import authors_slopes
+from .alibi import authors_slopes, penalty
 from .rope import Rotary
 from .sinusoidal import Sinusoidal
 
@@ -59,8 +59,7 @@ class SegmentALiBi(DistanceTerm):
         self.slopes = tuple(96 * m for m in authors_slopes(heads))
 
     def at(self, distance: Tensor) -> Tensor:
-        slopes = torch.tensor(self.slopes, dtype=distance.dtype, device=distance.device)
-        return -slopes.view(-1, *[1] * distance.dim()) * distance.abs()
+        return penalty(self.slopes, distance.abs())
 
 
 @method("bipe", family="bilevel", paper="2401.16421", variants=({"attention": "alibi"},))

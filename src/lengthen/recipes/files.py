@@ -9,6 +9,7 @@ import numpy as np
 
 from lengthen.core import UsageError
 from lengthen.evaluate.records import replace_file
+from lengthen.models.store import read_json as read_object
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -19,14 +20,12 @@ def write_json(path: Path, content: Any) -> None:
 def read_json(path: Path, *keys: str) -> dict[str, Any]:
     """The object that `write_json` wrote, which has these keys. Raises UsageError that names the file and the fault."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsageError(f"There is no {path}.") from None
+        found = read_object(path)
+    except UsageError as error:
+        raise UsageError(f"{error} Remove it to make it anew.") from error
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}. Remove it to make it anew.") from None
-    except ValueError as error:
-        raise UsageError(f"{path} is damaged: {error}. Remove it to make it anew.") from None
-    missing = [k for k in keys if k not in found] if isinstance(found, dict) else ["an object"]
+    missing = [k for k in keys if k not in found]
     if missing:
         raise UsageError(f"{path} is damaged: it lacks {', '.join(missing)}. Remove it to make it anew.")
     return found
