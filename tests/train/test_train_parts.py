@@ -2,6 +2,8 @@ import io
 import math
 import os
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +18,6 @@ from lengthen.models import Decoder, DecoderConfig, make_decoder
 from lengthen.train import Objective, TrainConfig, learning_rate, make_optimizer, progress_bar
 from lengthen.train.interrupt import Interrupt
 from lengthen.train.ledger import Ledger
-from lengthen.train.memory import PeakMemory
 
 
 def test_the_learning_rate_rises_linearly_and_falls_as_a_cosine():
@@ -175,11 +176,18 @@ def test_a_line_holds_means_and_the_rate_skips_the_first():
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the high-water mark restarts on Linux only")
 def test_peak_memory_is_what_was_held_at_most_since_it_began():
-    torch.ones(60 * 2**18).sum()
-    memory = PeakMemory(torch.device("cpu"))
-    block = torch.ones(40 * 2**18)
-    del block
-    assert 38 < memory.mib() < 55
+    # In a process of its own, as its docstring asks: a worker that ran other tests hands out memory that it held before.
+    code = """
+import torch
+from lengthen.train.memory import PeakMemory
+torch.ones(60 * 2**18).sum()
+memory = PeakMemory(torch.device("cpu"))
+block = torch.ones(40 * 2**18)
+del block
+print(memory.mib())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 38 < float(done.stdout) < 55
 
 
 def test_the_bar_shows_loss_rate_and_time_left():
