@@ -22,6 +22,8 @@ class Backend(Protocol):
     """The most that a score term may need."""
     value_terms: bool
     """Whether it can add value terms."""
+    branches: bool
+    """Whether it can merge branches."""
 
     def refusal(self, plan: Plan) -> str | None:
         """Why this plan cannot be served beyond what `serves` and `value_terms` say; None: it can."""
@@ -46,6 +48,8 @@ def refusal(backend: Backend, plan: Plan) -> str | None:
     if plan.value_terms and not backend.value_terms:
         who = type(plan.value_terms[0]).__name__
         return f"{who} adds to the values, which the {backend.name} backend cannot. Use the dense or the blocked backend."
+    if plan.branches and not backend.branches:
+        return f"The {backend.name} backend cannot merge {len(plan.branches)} branches. Use the dense or the blocked backend."
     return backend.refusal(plan)
 
 
@@ -122,6 +126,6 @@ def _require_fitting(q: Tensor, k: Tensor, v: Tensor) -> None:
 
 def _columns(scheme: Scheme, layout: Layout, rows: slice) -> slice:
     """The keys that a block of queries can see at all."""
-    if rows == slice(None) or not (layout.is_run and scheme.pattern.causal):
+    if rows == slice(None) or not (layout.in_order and scheme.pattern.causal):
         return slice(0, layout.k.tokens)
     return slice(0, min(rows.stop + layout.order_shift, layout.k.tokens))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lengthen.core import Layout, Needs, Plan
+from lengthen.core import Needs, Plan
 from lengthen.core.patterns import Span
 
 from .spans import rows_of, spans, split
@@ -27,15 +27,14 @@ class Blocked:
     scores: int = 1 << 22
     """Most scores per tile over batch and heads; rows are cut down to it."""
 
-    name, serves, value_terms = "blocked", Needs.ROW, True
+    name, serves, value_terms, branches = "blocked", Needs.ROW, True, True
 
     def refusal(self, plan: Plan) -> str | None:
         return None
 
     def __call__(self, plan: Plan) -> Tensor:
         weights = [p for t in (*plan.terms, *plan.value_terms) for p in t.parameters()]
-        tensors = (plan.q, plan.k, plan.v, plan.raw_q, plan.raw_k, *plan.q_streams, *plan.k_streams)
-        return _Tiled.apply(self, plan, *tensors, *dict.fromkeys(weights))
+        return _Tiled.apply(self, plan, *_tensors(plan), *dict.fromkeys(weights))
 
     def tiles(self, plan: Plan) -> Iterator[tuple[slice, list[Span]]]:
         """Blocks of queries with the intervals of keys that they can see."""
@@ -77,12 +76,20 @@ class _Tiled(torch.autograd.Function):
         return None, None, *(None if x is None else x.to(t.dtype) for x, t in zip(totals, tensors, strict=True))
 
 
+def _tensors(plan: Plan) -> list[Tensor | None]:
+    """All that a plan computes with; the queries and keys of branches come last."""
+    turned = [t for b in plan.branches for t in (b.q, b.k)]
+    return [plan.q, plan.k, plan.v, plan.raw_q, plan.raw_k, *plan.q_streams, *plan.k_streams, *turned]
+
+
 def _with(plan: Plan, tensors: Sequence[Tensor | None]) -> Plan:
-    """The plan on other tensors, given in the order q, k, v, raw q, raw k, query streams, key streams."""
-    q, k, v, raw_q, raw_k, *streams = tensors
-    n, m = len(plan.q_streams), len(plan.k_streams)
-    parts = {"q_streams": tuple(streams[:n]), "k_streams": tuple(streams[n : n + m])}
-    return replace(plan, q=q, k=k, v=v, raw_q=raw_q, raw_k=raw_k, **parts)
+    """The plan on other tensors, in the order of `_tensors`; more may follow."""
+    q, k, v, raw_q, raw_k, *rest = tensors
+    n, m = len(plan.q_streams), len(plan.q_streams) + len(plan.k_streams)
+    shared = {"v": v, "raw_q": raw_q, "raw_k": raw_k, "q_streams": tuple(rest[:n]), "k_streams": tuple(rest[n:m])}
+    turned = zip(plan.branches, rest[m::2], rest[m + 1 :: 2], strict=False)
+    branches = tuple(replace(b, q=own_q, k=own_k, **shared) for b, own_q, own_k in turned)
+    return replace(plan, q=q, k=k, branches=branches, **shared)
 
 
 def _softmax(plan: Plan, rows: slice, columns: list[Span]) -> tuple[Tensor, Tensor]:
@@ -107,12 +114,13 @@ class _Tile:
 
     def __init__(self, plan: Plan, tensors: Sequence[Tensor | None], rows: slice, columns: slice):
         q, k = (slice(None), slice(None), rows), (slice(None), slice(None), columns)
-        shared = len(tensors) - 5 - len(plan.q_streams) - len(plan.k_streams)
-        self.cuts = [q, k, k, q, k, *[q[1:]] * len(plan.q_streams), *[k[1:]] * len(plan.k_streams), *[...] * shared]
+        own = [q, k, k, q, k, *[q[1:]] * len(plan.q_streams), *[k[1:]] * len(plan.k_streams), *[q, k] * len(plan.branches)]
+        shared = len(tensors) - len(own)
+        self.cuts = [*own, *[...] * shared]
         cut = [None if t is None else t[c].detach() for t, c in zip(tensors, self.cuts, strict=True)]
         # Weights of the terms stay themselves: the terms read them.
         self.leaves = [*cut[: len(cut) - shared], *tensors[len(cut) - shared :]]
-        self.plan = replace(plan, layout=Layout(plan.layout.q.take(rows), plan.layout.k.take(columns)))
+        self.plan = plan.part(rows, columns)
 
     def add_gradients(self, grad: Tensor, delta: Tensor, lse: Tensor, totals: Sequence[Tensor | None]) -> None:
         """With P = exp(logits - lse) and dP from the values: dLogits = P (dP - delta)."""

@@ -8,7 +8,7 @@ from lengthen.core import Needs, Plan
 class Dense:
     """softmax(logits) @ v, as the plan defines it; rows that see nothing give zero."""
 
-    name, serves, value_terms = "dense", Needs.ROW, True
+    name, serves, value_terms, branches = "dense", Needs.ROW, True, True
 
     def refusal(self, plan: Plan) -> str | None:
         return None

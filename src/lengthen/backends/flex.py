@@ -20,7 +20,7 @@ _TABLE = 1 << 22
 class Flex:
     """Scores of distance terms are gathered from one table per head; pattern, documents and padding skip whole blocks."""
 
-    name, serves, value_terms = "flex", Needs.DISTANCE, False
+    name, serves, value_terms, branches = "flex", Needs.DISTANCE, False, False
 
     def refusal(self, plan: Plan) -> str | None:
         learns = any(p.requires_grad for t in plan.terms for p in t.parameters())

@@ -23,7 +23,7 @@ class SDPA:
     masks: int = 1 << 24
     """Most scores of an explicit mask per block, over batch and heads."""
 
-    name, serves, value_terms = "sdpa", Needs.POSITIONS, False
+    name, serves, value_terms, branches = "sdpa", Needs.POSITIONS, False, False
 
     def refusal(self, plan: Plan) -> str | None:
         if plan.q.shape[-1] != plan.v.shape[-1]:

@@ -10,9 +10,9 @@ from lengthen.core.plan import visible
 def spans(layout: Layout, pattern: Pattern, rows: slice) -> tuple[Span, ...]:
     """Intervals of columns outside which these rows see nothing; sorted, disjoint.
 
-    On a run of tokens the pattern knows them; elsewhere they are the hull of what documents and padding leave visible.
+    On consecutive tokens the pattern knows them; elsewhere they are the hull of what documents and padding leave visible.
     """
-    if not layout.is_run:
+    if not layout.in_order:
         return _hull(layout, pattern, rows)
     first_query, first_key = int(layout.q.idx[0, 0]), int(layout.k.idx[0, 0])
     shown = pattern.spans(first_query + rows.start, first_query + rows.stop - 1, first_key + layout.k.tokens)

@@ -1,10 +1,11 @@
 """The protocol: stages, scheme, plan, cache, registry. Knows no method by name."""
 
+from .branch import Branch
 from .cache import Cache, LayerCache, order
 from .errors import LengthenError, LengthError, Refusal, UnknownNameError, UsageError
 from .frequency import FrequencyRule, Geometric
 from .layout import Coordinates, Layout
-from .patterns import Causal, Everywhere, Pattern
+from .patterns import Beyond, Causal, Everywhere, Pattern
 from .plan import Plan, spread, visible
 from .registry import Method, Shape, build, build_layers, get, method, methods, parse
 from .scheme import Scheme, compose, keys_seen
@@ -21,6 +22,8 @@ from .stages import (
 )
 
 __all__ = [
+    "Beyond",
+    "Branch",
     "Cache",
     "Causal",
     "Coordinates",

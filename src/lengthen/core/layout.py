@@ -33,7 +33,7 @@ class Coordinates:
         """Consecutive tokens of one unpadded document, the same in every row."""
         idx = torch.arange(start, start + tokens, device=device)[None]
         line = Coordinates(idx, idx)
-        line.__dict__["is_run"] = True
+        line.__dict__.update(in_order=True, is_run=True)
         return line
 
     @property
@@ -41,25 +41,34 @@ class Coordinates:
         return self.idx.shape[1]
 
     @cached_property
+    def in_order(self) -> bool:
+        """Whether all rows are one unpadded document whose `idx` steps by exactly one."""
+        return self.doc is None and self.valid is None and _steps_by_one(self.idx)
+
+    @cached_property
     def is_run(self) -> bool:
-        """Whether all rows are one unpadded document whose `idx` and `pos` both step by exactly one."""
-        if self.doc is not None or self.valid is not None or self.pos.is_floating_point():
-            return False
-        return all(bool((t == t[:1]).all()) and bool((t.diff(dim=1) == 1).all()) for t in (self.idx, self.pos))
+        """Whether `pos` too steps by exactly one, in all rows alike."""
+        return self.in_order and not self.pos.is_floating_point() and _steps_by_one(self.pos)
 
     def at(self, pos: Tensor) -> "Coordinates":
         """The same tokens, seen at other positions."""
         if pos is self.pos:
             return self
-        return replace(self, pos=pos)
+        other = replace(self, pos=pos)
+        if "in_order" in self.__dict__:
+            other.__dict__["in_order"] = self.in_order
+        return other
 
     def take(self, tokens: slice) -> "Coordinates":
         """The coordinates of some of the tokens."""
         cut = lambda t: None if t is None else t[:, tokens]
         part = Coordinates(self.idx[:, tokens], self.pos[:, tokens], cut(self.doc), cut(self.valid))
-        if self.__dict__.get("is_run"):
-            part.__dict__["is_run"] = True
+        part.__dict__.update({fact: True for fact in ("in_order", "is_run") if self.__dict__.get(fact)})
         return part
+
+
+def _steps_by_one(t: Tensor) -> bool:
+    return bool((t == t[:1]).all()) and bool((t.diff(dim=1) == 1).all())
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,11 @@ class Layout:
         keys = keys if keys is not None else queries
         line = Coordinates.plain(keys, device=device)
         return Layout(line if queries == keys else line.take(slice(keys - queries, keys)), line)
+
+    @cached_property
+    def in_order(self) -> bool:
+        """Whether both sides are consecutive tokens of one unpadded document: what a pattern shows follows from the row."""
+        return self.q.in_order and self.k.in_order
 
     @cached_property
     def is_run(self) -> bool:

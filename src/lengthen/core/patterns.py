@@ -3,7 +3,10 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
+
+from .errors import require_count
 
 Span = tuple[int, int]
 """Half-open interval of key indices [first, last)."""
@@ -24,6 +27,13 @@ class Pattern(ABC):
     def spans(self, first: int, last: int, keys: int) -> tuple[Span, ...]:
         """Intervals outside which no query of index [first, last] sees any of the keys 0..keys-1. Sorted, disjoint."""
         return ((0, min(last + 1, keys)),) if self.causal else ((0, keys),)
+
+    def intervals(self, i: Tensor, keys: int) -> Tensor | None:
+        """Exactly what each query sees of the keys 0..keys-1, int64 [Q] -> [Q, n, 2], half-open; None: not a few intervals.
+
+        Intervals may be empty (0, 0) and may overlap.
+        """
+        return None
 
     def __and__(self, other: "Pattern") -> "Pattern":
         return Both(self, other)
@@ -54,6 +64,14 @@ class Both(Pattern):
         met = ((max(s, t), min(e, u)) for s, e in self.a.spans(first, last, keys) for t, u in self.b.spans(first, last, keys))
         return tuple(sorted((s, e) for s, e in met if s < e))
 
+    def intervals(self, i: Tensor, keys: int) -> Tensor | None:
+        a, b = self.a.intervals(i, keys), self.b.intervals(i, keys)
+        if a is None or b is None:
+            return None
+        start = torch.maximum(a[:, :, None, 0], b[:, None, :, 0])
+        stop = torch.minimum(a[:, :, None, 1], b[:, None, :, 1])
+        return interval(start.flatten(1), stop.flatten(1), keys)
+
 
 @dataclass(frozen=True)
 class Either(Pattern):
@@ -82,6 +100,10 @@ class Either(Pattern):
                 merged.append((s, e))
         return tuple(merged)
 
+    def intervals(self, i: Tensor, keys: int) -> Tensor | None:
+        a, b = self.a.intervals(i, keys), self.b.intervals(i, keys)
+        return None if a is None or b is None else torch.cat((a, b), dim=1)
+
 
 @dataclass(frozen=True)
 class Everywhere(Pattern):
@@ -89,6 +111,9 @@ class Everywhere(Pattern):
 
     def __call__(self, i: Tensor, j: Tensor) -> Tensor:
         return (i == i) & (j == j)
+
+    def intervals(self, i: Tensor, keys: int) -> Tensor:
+        return interval(torch.zeros_like(i), torch.full_like(i, keys), keys)
 
 
 @dataclass(frozen=True)
@@ -99,3 +124,35 @@ class Causal(Pattern):
 
     def __call__(self, i: Tensor, j: Tensor) -> Tensor:
         return j <= i
+
+    def intervals(self, i: Tensor, keys: int) -> Tensor:
+        return interval(torch.zeros_like(i), i + 1, keys)
+
+
+@dataclass(frozen=True)
+class Beyond(Pattern):
+    """Keys at least `tokens` before the query: i - j >= tokens. What a window of `tokens` leaves out."""
+
+    tokens: int
+
+    causal = True
+
+    def __post_init__(self):
+        require_count("Beyond", "tokens", self.tokens, "tokens")
+
+    def __call__(self, i: Tensor, j: Tensor) -> Tensor:
+        return i - j >= self.tokens
+
+    def spans(self, first: int, last: int, keys: int) -> tuple[Span, ...]:
+        stop = min(last - self.tokens + 1, keys)
+        return ((0, stop),) if stop > 0 else ()
+
+    def intervals(self, i: Tensor, keys: int) -> Tensor:
+        return interval(torch.zeros_like(i), i - self.tokens + 1, keys)
+
+
+def interval(start: Tensor, stop: Tensor, keys: int) -> Tensor:
+    """int64 [Q] or [Q, n], both ends of intervals of keys -> [Q, n, 2], clipped to 0..keys; empty ones are (0, 0)."""
+    start, stop = start.clamp(0, keys), stop.clamp(0, keys)
+    ends = torch.stack((start, stop), dim=-1) * (start < stop)[..., None]
+    return ends if ends.dim() == 3 else ends[:, None]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -32,6 +33,8 @@ class Plan:
     raw_k: Tensor | None = None
     q_streams: tuple[Tensor | None, ...] = ()
     k_streams: tuple[Tensor | None, ...] = ()
+    branches: tuple["Plan", ...] = ()
+    """Plans of disjoint patterns over the same values, which share one softmax. Then `q` and `k` here are not turned."""
 
     @property
     def needs(self) -> Needs:
@@ -56,6 +59,7 @@ class Plan:
             raw_k=None if self.raw_k is None else self.raw_k[:, :, columns],
             q_streams=cut(self.q_streams, rows),
             k_streams=cut(self.k_streams, columns),
+            branches=tuple(b.part(rows, columns) for b in self.branches),
         )
 
     def visible(self) -> Tensor:
@@ -84,7 +88,14 @@ class Plan:
         )
 
     def logits(self) -> Tensor:
-        """Scores in nats before the mask, [B, H, Q, K]: scale * q . k + every term. Float32 or better, whatever autocast says."""
+        """Scores in nats before the mask, [B, H, Q, K]: scale * q . k + every term. Float32 or better, whatever autocast says.
+
+        With branches, each scores what its own pattern shows.
+        """
+        if self.branches:
+            first, *others = self.branches
+            merge = lambda scores, branch: torch.where(branch.visible(), branch.logits(), scores)
+            return reduce(merge, others, first.logits())
         with torch.autocast(self.q.device.type, enabled=False):
             q, k = self.q.to(self.dtype), spread(self.k, self.q.shape[1]).to(self.dtype)
             scores = (q * self.scale) @ k.transpose(-1, -2)

@@ -1,13 +1,16 @@
 """A scheme: how position enters one attention layer, as an immutable record of stages."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache, reduce
 
 import torch
 from torch import Tensor, nn
 
+from .branch import Branch
 from .errors import UsageError
 from .layout import Coordinates, Layout
-from .patterns import Both, Causal, Everywhere, Pattern
+from .patterns import Both, Causal, Either, Everywhere, Pattern
 from .plan import Plan, visible
 from .stages import Embedding, Needs, PositionMap, Rotation, ScoreTerm, Temperature, ValueTerm
 
@@ -20,6 +23,8 @@ class Scheme(nn.Module):
 
     Two named positions: `positions` maps order to what rotation and score terms see, `embedding_positions` to what the
     embedding sees (the same by default; BiPE, arXiv:2401.16421, needs two).
+
+    With `branches`, each scores its own region of the plane at its own positions, and what no region shows is not seen.
 
     Raises UsageError where the stages contradict each other.
     """
@@ -34,6 +39,7 @@ class Scheme(nn.Module):
         terms: Sequence[ScoreTerm] = (),
         value_terms: Sequence[ValueTerm] = (),
         pattern: Pattern | None = None,
+        branches: Sequence[Branch] = (),
         temperature: Temperature | None = None,
     ):
         super().__init__()
@@ -41,6 +47,12 @@ class Scheme(nn.Module):
         self.embedding, self.rotation, self.temperature = embedding, rotation, temperature
         self.terms, self.value_terms = nn.ModuleList(terms), nn.ModuleList(value_terms)
         self.pattern = pattern if pattern is not None else Causal()
+        self.branches = tuple(branches)
+        if self.branches and self.needs >= Needs.SCORES:
+            raise UsageError(
+                f"A term that needs {self.needs.name.lower()} reads one plane of scores, and this scheme has "
+                f"{len(self.branches)} branches. Use it without branches."
+            )
         if rotation is not None and rotation.causal_only and not self.pattern.causal:
             raise UsageError(
                 f"{type(rotation).__name__} amplifies keys behind the query, so its pattern must be causal; "
@@ -60,9 +72,10 @@ class Scheme(nn.Module):
 
     @property
     def caches_turned_keys(self) -> bool:
-        """Whether the cache may hold keys already turned: one static rotation, and nothing else reads keys."""
+        """Whether the cache may hold keys already turned: one static rotation of them, and nothing else reads keys."""
         content = any(t.needs >= Needs.CONTENT for t in self.terms) or len(self.value_terms) > 0
-        return self.rotation is not None and self.rotation.cacheable and not content
+        one_key = len({b.keys for b in self.branches}) <= 1
+        return self.rotation is not None and self.rotation.cacheable and not content and one_key
 
     def with_pattern(self, pattern: Pattern) -> "Scheme":
         """The same stages, weights shared, under another pattern."""
@@ -74,6 +87,7 @@ class Scheme(nn.Module):
             terms=tuple(self.terms),
             value_terms=tuple(self.value_terms),
             pattern=pattern,
+            branches=self.branches,
             temperature=self.temperature,
         ).train(self.training)
 
@@ -84,12 +98,16 @@ class Scheme(nn.Module):
         return pos, pos if own is None else own(idx, tokens)
 
     def turn_queries(self, q: Tensor, layout: Layout) -> Tensor:
-        """[B, H, Q, D] turned at its positions. Plans of more than `rotation.reach` positions must be cut: see `blocks`."""
+        """[B, H, Q, D] turned at the layout's positions. More than `rotation.reach` of them must be cut: see `blocks`."""
         return q if self.rotation is None else self._turn(q, layout, layout.q, keys=False)
 
     def turn_keys(self, k: Tensor, layout: Layout) -> Tensor:
-        """[B, G, K, D] turned at its positions."""
+        """[B, G, K, D] turned at the layout's positions."""
         return k if self.rotation is None else self._turn(k, layout, layout.k, keys=True)
+
+    def turn_cached_keys(self, k: Tensor, layout: Layout) -> Tensor:
+        """New keys [B, G, T, D] as a cache of turned keys holds them (where `caches_turned_keys`)."""
+        return self.turn_keys(k, self.branches[0].layout(layout) if self.branches else layout)
 
     def _turn(self, x: Tensor, layout: Layout, line: Coordinates, keys: bool) -> Tensor:
         turn = self.rotation
@@ -131,13 +149,21 @@ class Scheme(nn.Module):
         scale = scale if scale is not None else q.shape[-1] ** -0.5
         if self.temperature is not None:
             q = q * self._temperature(layout)[..., None].to(q.dtype)
+        lower = lambda layout, pattern: self._lower(q, k, v, layout, pattern, scale, q_streams, k_streams, keys_turned)
+        if not self.branches:
+            return lower(layout, self.pattern)
+        parts = tuple(lower(b.layout(layout), Both(self.pattern, b.region)) for b in self.branches)
+        return replace(parts[0], q=q, k=k, layout=layout, pattern=_shown(self.pattern, self.branches), branches=parts)
+
+    def _lower(self, q, k, v, layout, pattern, scale, q_streams, k_streams, keys_turned) -> Plan:
+        """The plan of one plane of scores."""
         turned = self.rotation is not None
         return Plan(
             q=self.turn_queries(q, layout),
             k=k if keys_turned else self.turn_keys(k, layout),
             v=v,
             layout=layout,
-            pattern=self.pattern,
+            pattern=pattern,
             scale=scale,
             terms=tuple(self.terms),
             value_terms=tuple(self.value_terms),
@@ -149,7 +175,8 @@ class Scheme(nn.Module):
 
     def _temperature(self, layout: Layout) -> Tensor:
         """[B|1, H|1, Q]."""
-        seen = layout.remember(("seen", self.pattern), lambda: keys_seen(layout, self.pattern))
+        pattern = _shown(self.pattern, self.branches)
+        seen = layout.remember(("seen", pattern), lambda: keys_seen(layout, pattern))
         return layout.remember((self.temperature, "factor"), lambda: self.temperature(seen))
 
 
@@ -160,6 +187,12 @@ def keys_seen(layout: Layout, pattern: Pattern) -> Tensor:
     rows = (slice(r, r + _CHUNK) for r in range(0, layout.q.tokens, _CHUNK))
     counts = [visible(Layout(layout.q.take(r), layout.k), pattern)[:, 0].sum(-1) for r in rows]
     return torch.cat(counts, dim=1).clamp_min(1).double()
+
+
+@cache
+def _shown(pattern: Pattern, branches: tuple[Branch, ...]) -> Pattern:
+    """What some branch shows. Regions that together are all of a causal pattern are not recognised as such."""
+    return pattern if not branches else Both(pattern, reduce(Either, (b.region for b in branches)))
 
 
 def _cut(line: Coordinates, reach: int) -> list[slice]:
@@ -203,8 +236,16 @@ def compose(*schemes: Scheme) -> Scheme:
         terms=[t for s in schemes for t in s.terms],
         value_terms=[t for s in schemes for t in s.value_terms],
         pattern=meet([s.pattern for s in schemes]),
+        branches=_only_branches(schemes),
         temperature=only("temperature"),
     )
+
+
+def _only_branches(schemes: Sequence[Scheme]) -> tuple[Branch, ...]:
+    found = [s.branches for s in schemes if s.branches]
+    if len(found) > 1:
+        raise UsageError(f"A scheme has one set of branches, got {len(found)}. Keep one of them.")
+    return found[0] if found else ()
 
 
 def meet(patterns: Sequence[Pattern]) -> Pattern:

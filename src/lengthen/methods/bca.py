@@ -6,7 +6,7 @@ from torch import Tensor
 
 from lengthen.core import Pattern, Scheme, method
 from lengthen.core.errors import require_count
-from lengthen.core.patterns import Span
+from lengthen.core.patterns import Span, interval
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,9 @@ class BlockwiseCausal(Pattern):
     def spans(self, first: int, last: int, keys: int) -> tuple[Span, ...]:
         start, stop = max(0, (first // self.block - 1) * self.block), min(last + 1, keys)
         return ((start, stop),) if start < stop else ()
+
+    def intervals(self, i: Tensor, keys: int) -> Tensor:
+        return interval((i // self.block - 1) * self.block, i + 1, keys)
 
 
 @method("bca", family="pattern", paper="2212.10554", modifies=True, variants=({"block": 1}, {"block": 5}))

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from lengthen.core import Causal, Pattern, Scheme, method
 from lengthen.core.errors import require_count
-from lengthen.core.patterns import Span
+from lengthen.core.patterns import Span, interval
 
 from .window import Window
 
@@ -27,6 +28,9 @@ class Sinks(Pattern):
 
     def spans(self, first: int, last: int, keys: int) -> tuple[Span, ...]:
         return ((0, min(self.tokens, keys)),)
+
+    def intervals(self, i: Tensor, keys: int) -> Tensor:
+        return interval(torch.zeros_like(i), torch.full_like(i, self.tokens), keys)
 
 
 @method("sinks", family="pattern", paper="2309.17453", modifies=True, variants=({"tokens": 1, "window": 5},))

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from lengthen.core import Pattern, Scheme, method
 from lengthen.core.errors import require_count
-from lengthen.core.patterns import Span
+from lengthen.core.patterns import Span, interval
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,9 @@ class Window(Pattern):
     def spans(self, first: int, last: int, keys: int) -> tuple[Span, ...]:
         start, stop = max(0, first - self.tokens + 1), min(last + 1, keys)
         return ((start, stop),) if start < stop else ()
+
+    def intervals(self, i: Tensor, keys: int) -> Tensor:
+        return interval(i - self.tokens + 1, i + 1, keys)
 
 
 @method("window", family="pattern", paper="2004.05150", modifies=True, variants=({"tokens": 1}, {"tokens": 7}))

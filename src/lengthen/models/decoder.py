@@ -92,7 +92,7 @@ class Attention(nn.Module):
         turned = cache is not None and cache.turned
         if cache is not None:
             if turned:
-                k = self.scheme.turn_keys(k, layout.part(slice(None), slice(layout.k.tokens - layout.q.tokens, None)))
+                k = self.scheme.turn_cached_keys(k, layout.part(slice(None), slice(layout.k.tokens - layout.q.tokens, None)))
             k, v = cache.append(k, v)
             streams = cache.append_streams(new)
         y = attend(self.scheme, q, k, v, layout, backend=backend, q_streams=new, k_streams=streams, keys_turned=turned)
