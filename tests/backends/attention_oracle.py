@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from lengthen.core import Causal, DistanceTerm, Needs, Pattern, ScoreTerm, ValueTerm
+from lengthen.core.patterns import interval
 
 NEAR = 4
 """Distances beyond which the learned table is constant, in tokens."""
@@ -142,6 +143,9 @@ class Near(Pattern):
     def spans(self, first: int, last: int, keys: int):
         return ((max(0, first - self.width + 1), min(last + 1, keys)),)
 
+    def intervals(self, i: Tensor, keys: int) -> Tensor:
+        return interval(i - self.width + 1, i + 1, keys)
+
 
 @dataclass(frozen=True)
 class First(Pattern):
@@ -155,6 +159,9 @@ class First(Pattern):
 
     def spans(self, first: int, last: int, keys: int):
         return ((0, min(self.count, keys)),)
+
+    def intervals(self, i: Tensor, keys: int) -> Tensor:
+        return interval(i * 0, i * 0 + self.count, keys)
 
 
 @dataclass(frozen=True)
@@ -171,6 +178,9 @@ class OwnAndPrevious(Pattern):
     def spans(self, first: int, last: int, keys: int):
         return ((max(0, (first // self.size - 1) * self.size), min(last + 1, keys)),)
 
+    def intervals(self, i: Tensor, keys: int) -> Tensor:
+        return interval((i // self.size - 1) * self.size, i + 1, keys)
+
 
 @dataclass(frozen=True)
 class Away(Pattern):
@@ -181,6 +191,9 @@ class Away(Pattern):
 
     def __call__(self, i: Tensor, j: Tensor) -> Tensor:
         return i - j >= self.gap
+
+    def intervals(self, i: Tensor, keys: int) -> Tensor:
+        return interval(i * 0, i - self.gap + 1, keys)
 
 
 SHOWN: dict[str, tuple[Pattern, Callable[[int, int], bool]]] = {

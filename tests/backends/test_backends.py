@@ -23,11 +23,13 @@ from attention_oracle import (
 
 from lengthen.backends import BACKENDS, attend, choose, refusal
 from lengthen.backends.blocked import Blocked
+from lengthen.backends.native.build import kernel
 from lengthen.backends.sdpa import SDPA
 from lengthen.core import Coordinates, Everywhere, Layout, Refusal, Scheme, UnknownNameError, UsageError, order
 
 EXACT = {
     "dense": BACKENDS["dense"],
+    "native": BACKENDS["native"],
     "sdpa": SDPA(),
     "sdpa in blocks": SDPA(short=0),
     "sdpa in small blocks": SDPA(short=0, rows=3, masks=200),
@@ -54,7 +56,12 @@ def agree(backend, scheme, inputs, layout, bias, seen, streams=(), tol=1e-10):
     """Whether a backend gives the written-out attention and all its gradients."""
     q, k, v = inputs
     plan = scheme.plan(q, k, v, layout, q_streams=streams[:1], k_streams=streams[1:])
-    assert refusal(backend, plan) is None
+    why = refusal(backend, plan)
+    if backend is BACKENDS["native"] and why is not None:
+        # Without a compiler it serves nothing; else only these, which it says it cannot.
+        assert not kernel().built or plan.needs > backend.serves or layout.q.pos.is_floating_point(), why
+        pytest.skip(why)
+    assert why is None
     learned = list(scheme.parameters())
     out = backend(plan)
     expected = attention(q, k, v, bias(), seen, plan.scale)
@@ -360,7 +367,10 @@ def test_refusals_say_why():
 def test_the_first_backend_that_serves_is_chosen():
     inputs, layout = draw(1, 2, 2, 4, 4), Layout.plain(4)
     for scheme, name in (
-        (Scheme(terms=[Learned(2)]), "sdpa"),
+        (
+            Scheme(terms=[Learned(2)]),
+            "native" if BACKENDS["native"].refusal(Scheme().plan(*inputs, layout)) is None else "sdpa",
+        ),
         (Scheme(terms=[Absolute(2)]), "sdpa"),
         (Scheme(terms=[Mixing(2)]), "blocked"),
         (Scheme(value_terms=[OnValues(8)]), "blocked"),

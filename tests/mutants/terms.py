@@ -91,12 +91,16 @@ class CountsMasked(Contextual):
 
 
 class TileLocal(ALiBi):
+    needs = Needs.POSITIONS  # so that its own `forward` is what backends read
+
     def forward(self, tile):
         local = lambda pos: torch.arange(pos.shape[1], dtype=tile.dtype)[None]
         return super().forward(replace(tile, q_pos=local(tile.q_pos), k_pos=local(tile.k_pos)))
 
 
 class QueryWindow(ALiBi):
+    needs = Needs.POSITIONS  # so that its own `forward` is what backends read
+
     def forward(self, tile):
         new = tile.q_pos.shape[1]
         square = super().forward(replace(tile, k_pos=tile.q_pos))
@@ -116,6 +120,8 @@ class NearestFirst(ALiBi):
 
 
 class AbsoluteKey(Buckets):
+    needs = Needs.POSITIONS  # so that its own `forward` is what backends read
+
     def forward(self, tile):
         return super().forward(replace(tile, q_pos=torch.zeros_like(tile.q_pos), k_pos=-tile.k_pos))
 
@@ -168,6 +174,8 @@ class Noisy(Buckets):
 
 class Rounded(ALiBi):
     """Positions in bfloat16, always."""
+
+    needs = Needs.POSITIONS  # so that its own `forward` is what backends read
 
     def kind(self):
         return torch.bfloat16
@@ -224,6 +232,8 @@ class RoundedProduct(Keyed):
 
 class BatchScaled(ALiBi):
     """Distances over the largest position of the batch."""
+
+    needs = Needs.POSITIONS  # so that its own `forward` is what backends read
 
     def forward(self, tile):
         return super().forward(tile) * 20 / (1 + tile.k_pos.max())

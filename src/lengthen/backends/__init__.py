@@ -11,6 +11,7 @@ from lengthen.core.errors import unknown
 from .blocked import Blocked
 from .dense import Dense
 from .flex import Flex
+from .native import Native
 from .sdpa import SDPA
 
 
@@ -32,8 +33,8 @@ class Backend(Protocol):
         """[B, H, Q, D], in the type of `v`."""
 
 
-BACKENDS: dict[str, Backend] = {b.name: b for b in (SDPA(), Flex(), Blocked(), Dense())}
-ORDER = {"cpu": ("sdpa", "blocked", "dense"), "cuda": ("sdpa", "flex", "blocked", "dense")}
+BACKENDS: dict[str, Backend] = {b.name: b for b in (Native(), SDPA(), Flex(), Blocked(), Dense())}
+ORDER = {"cpu": ("native", "sdpa", "blocked", "dense"), "cuda": ("sdpa", "flex", "blocked", "dense")}
 """By device: the first that does not refuse is chosen. Other devices follow the CPU."""
 
 
