@@ -13,6 +13,7 @@ _PUBLIC = {
     "build": "lengthen.core",
     "attend": "lengthen.backends",
     "Decoder": "lengthen.models",
+    "extend": "lengthen.hf",
 }
 
 __all__ = [*_PUBLIC, "__version__"]

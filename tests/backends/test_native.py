@@ -1,13 +1,16 @@
 """The native kernel where kernels break: odd shapes, hostile norms, NaN behind the mask, threads, a missing compiler."""
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from lengthen.backends import BACKENDS, attend, choose
+from lengthen.backends.native import build
 from lengthen.backends.native.build import kernel
 from lengthen.backends.native.lower import lower
 from lengthen.core import Causal, Coordinates, DistanceTerm, Layout, Refusal, Scheme, order
@@ -16,6 +19,7 @@ from lengthen.methods.alibi import ALiBi
 from lengthen.methods.sinks import Sinks
 from lengthen.methods.window import Window
 
+KERNEL = Path(build.__file__).parent
 needs_kernel = pytest.mark.skipif(not kernel().built, reason=str(kernel().reason))
 
 
@@ -319,3 +323,20 @@ def test_a_named_backend_that_is_off_says_why(monkeypatch):
     with pytest.raises(Refusal, match="turned off"):
         choose(Scheme().plan(q, k, v, Layout.plain(8)), "native")
     assert BACKENDS["native"].refusal(Scheme().plan(q, k, v, Layout.plain(8)))
+
+
+@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+def test_clean_under_sanitizers(sanitizer, tmp_path):
+    """The kernel alone, with threads of the standard library: OpenMP's runtime is not instrumented."""
+    compiler, source = shutil.which(os.environ.get("CXX", "c++")), Path(__file__).with_name("sanitize.cpp")
+    if compiler is None:
+        pytest.skip("No C++ compiler.")
+    options = ["-std=c++20", "-O1", "-g", "-march=native", "-Wno-psabi", "-pthread", f"-fsanitize={sanitizer}"]
+    program = tmp_path / "sanitize"
+    command = [compiler, *options, "-fno-sanitize-recover=all", "-I", str(KERNEL), str(source), "-o", str(program)]
+    built = subprocess.run(command, capture_output=True, text=True)
+    if "cannot find" in built.stderr:
+        pytest.skip(f"This compiler has no library for -fsanitize={sanitizer}.")
+    assert not built.returncode, built.stderr[-2000:]
+    ran = subprocess.run([str(program)], capture_output=True, text=True)
+    assert ran.stdout == "clean\n", ran.stderr[-3000:]

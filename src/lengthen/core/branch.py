@@ -29,6 +29,8 @@ class Branch:
     """On order, as every pattern; it is met with the scheme's own."""
     queries: PositionChange = unchanged
     keys: PositionChange = unchanged
+    relative: bool = False
+    """Whether adding a constant to all positions leaves every distance of this branch as it was."""
 
     def layout(self, layout: Layout) -> Layout:
         """The same tokens at this branch's positions, made once per forward."""

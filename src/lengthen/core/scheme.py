@@ -62,7 +62,7 @@ class Scheme(nn.Module):
     @property
     def relative(self) -> bool:
         """Whether adding a constant to all positions changes nothing (declared by the stages)."""
-        parts = [*self.terms, *self.value_terms]
+        parts = [*self.terms, *self.value_terms, *self.branches]
         return self.embedding is None and all(t.relative for t in parts)
 
     @property
@@ -148,7 +148,8 @@ class Scheme(nn.Module):
             raise UsageError(f"{heads} query heads cannot share {groups} key/value heads evenly; use a divisor of {heads}.")
         scale = scale if scale is not None else q.shape[-1] ** -0.5
         if self.temperature is not None:
-            q = q * self._temperature(layout)[..., None].to(q.dtype)
+            factor = self._temperature(layout)[..., None].to(torch.promote_types(q.dtype, torch.float32))
+            q = (q * factor).to(q.dtype)
         lower = lambda layout, pattern: self._lower(q, k, v, layout, pattern, scale, q_streams, k_streams, keys_turned)
         if not self.branches:
             return lower(layout, self.pattern)

@@ -170,7 +170,7 @@ template <class T> struct Problem {
   int64_t B, H, G, Q, K, D;
   Rows<const T> q, k, v;
   T scale;                         // nats
-  const T* table = nullptr;        // [1 or H, Q + K - 1]: score at column c - r + Q - 1, nats
+  const T* table = nullptr;        // [1 or H, Q + K - 1]: score at column c - r + Q - 1, nats times log2(e)
   int64_t table_stride = 0;        // 0: heads share it
   const int32_t* seen = nullptr;   // [1 or B, Q, n, 2]: half-open intervals of keys
   int64_t seen_stride = 0, n = 0;  // 0: rows of the batch share them
@@ -256,12 +256,11 @@ inline T score_row(const Problem<T>& p, int64_t b, int64_t r, int64_t c0, int64_
     some |= std::max<int64_t>(seen[2 * i], c0) < std::min<int64_t>(seen[2 * i + 1], c1);
   }
   if (!some) return -infinity;
-  const T log2e = T(LOG2E);
   Vec<T> best = all(-infinity);
   if (full && whole == wide) {
     if (bias)
       for (int64_t c = 0; c < wide; c += W) {
-        const Vec<T> x = load(s + c) * scale2 + load(bias + c) * log2e;
+        const Vec<T> x = load(s + c) * scale2 + load(bias + c);
         store(s + c, x), best = x > best ? x : best;
       }
     else
@@ -275,7 +274,7 @@ inline T score_row(const Problem<T>& p, int64_t b, int64_t r, int64_t c0, int64_
   std::fill(s, s + padded, -infinity);
   for (int64_t i = 0; i < p.n; ++i) {
     const int64_t from = std::max<int64_t>(seen[2 * i] - c0, 0), to = std::min<int64_t>(seen[2 * i + 1] - c0, wide);
-    if (bias) for (int64_t c = from; c < to; ++c) s[c] = spare[c] * scale2 + bias[c] * log2e;
+    if (bias) for (int64_t c = from; c < to; ++c) s[c] = spare[c] * scale2 + bias[c];
     else for (int64_t c = from; c < to; ++c) s[c] = spare[c] * scale2;
   }
   for (int64_t c = 0; c < padded; c += W) { const Vec<T> x = load(s + c); best = x > best ? x : best; }
@@ -344,7 +343,7 @@ void forward(const Problem<T>& p, Rows<T> out, T* lse, Parallel&& parallel) {
       const int64_t first = c0 + cut.first, wide = cut.last - cut.first;
       const T least = *std::min_element(top, top + rows);
       const T most = longest * packed.top[tile] * std::abs(scale2) +
-                     T(LOG2E) * table_top.over(p, h, first - (r0 + rows - 1) + p.Q - 1, first + wide - 1 - r0 + p.Q - 1);
+                     table_top.over(p, h, first - (r0 + rows - 1) + p.Q - 1, first + wide - 1 - r0 + p.Q - 1);
       if (most < least - drop) continue;
       product<T, false>(rows, blocks(wide, N), p.D, p.q.at(b, h, r0), p.q.token, 1,
                         packed.keys_t.data() + tile * packed.kt + cut.first * p.D, p.D * N, s, C);
@@ -446,7 +445,7 @@ void forward_few(const Problem<T>& p, Rows<T> out, T* lse, Parallel&& parallel) 
 // ---- backward
 template <class T> struct Gradients {
   Rows<T> q, k, v;
-  T* table = nullptr;  // [1 or H, Q + K - 1], nats, or null
+  T* table = nullptr;  // [1 or H, Q + K - 1], in the units of the table, or null
 };
 
 // Queries and incoming gradients of a head, in panels per block of rows, with what a block's tiles need to know.
@@ -529,7 +528,7 @@ void backward(const Problem<T>& p, Rows<const T> out, Rows<const T> grad, const 
     const Cut cut = visible.tile(b, block, c0, std::min(C, p.K - c0));
     if (cut.first >= cut.last) return {0, 0};
     const T most = rows_of.longest[at] * top[(b * p.G + h / group) * tiles + t] * std::abs(scale2) +
-                   T(LOG2E) * table_top.over(p, h, c0 + cut.first - r1 + p.Q - 1, c0 + cut.last - 1 - r0 + p.Q - 1);
+                   table_top.over(p, h, c0 + cut.first - r1 + p.Q - 1, c0 + cut.last - 1 - r0 + p.Q - 1);
     return most < rows_of.least[at] - drop ? Cut{0, 0} : cut;
   };
 
@@ -630,6 +629,7 @@ void backward(const Problem<T>& p, Rows<const T> out, Rows<const T> grad, const 
     T* to = into.table + (p.table_stride ? i % heads % p.H : 0) * length;
     for (int64_t x = 0; x < length; ++x) to[x] += dt[i * length + x];
   }
+  for (int64_t x = 0; x < shared * length; ++x) into.table[x] *= T(1 / LOG2E);
 }
 
 }  // namespace lengthen

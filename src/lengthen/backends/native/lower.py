@@ -1,5 +1,6 @@
 """From a plan to what the kernel reads: a table of scores by column minus row, and the columns that each row sees."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +14,7 @@ class Lowered:
     """One plane of scores for the kernel."""
 
     table: Tensor | None
-    """[H|1, Q + K - 1] in nats, for row r and column c at c - r + Q - 1; None: no terms. May require a gradient."""
+    """[H|1, Q + K - 1], nats times log2(e), for row r and column c at c - r + Q - 1; None: no terms. May require a gradient."""
     seen: Tensor
     """int32 [1|B, Q, n, 2], half-open intervals of columns."""
 
@@ -34,12 +35,12 @@ def lower(plan: Plan) -> Lowered | str:
 
 
 def _table(plan: Plan, first: int) -> Tensor:
-    """Distances fall from that of the last row and the first column."""
+    """Distances fall from that of the last row and the first column. Computed in float64 and rounded once."""
     queries, keys = plan.q.shape[2], plan.k.shape[2]
     farthest = first + queries - 1
     with torch.autocast("cpu", enabled=False):
-        distance = torch.arange(farthest, farthest - queries - keys + 1, -1).to(plan.dtype)
-        return sum(term.at(distance) for term in plan.terms).contiguous()
+        distance = torch.arange(farthest, farthest - queries - keys + 1, -1, dtype=torch.float64)
+        return (sum(term.at(distance) for term in plan.terms) * math.log2(math.e)).to(plan.dtype).contiguous()
 
 
 def _first_distance(layout: Layout) -> int | str:
@@ -76,7 +77,8 @@ def _seen(layout: Layout, pattern: Pattern) -> Tensor | str:
         documents = _Documents.of(k, b, k.idx)
         if documents is None:
             return "The native backend needs the tokens of a document side by side; padding splits one. Use the sdpa backend."
-        seen = pattern.intervals(_of(q.idx, b), k.tokens)
+        # Not `k.tokens`: the cache of a sliding window begins in the middle of the text.
+        seen = pattern.intervals(_of(q.idx, b), int(_of(k.idx, b).max()) + 1)
         if seen is None:
             return _unsupported(pattern)
         at, real = documents.find(q, b)
