@@ -245,6 +245,8 @@ def test_packed_documents_equal_themselves_alone(model):
     found = logits(model, x, doc=doc)[0]
     assert apart(found[:23], logits(model, x[:, :23])[0]) < EXACT
     assert apart(found[23:], logits(model, x[:, 23:])[0]) < EXACT
+    with pytest.raises(UsageError, match="the documents of 40 tokens, and the cache and the input together hold 50"):
+        logits(model, x, doc=doc[:, :40])
 
 
 def test_gaps_in_positions_are_never_taken_for_documents(model):

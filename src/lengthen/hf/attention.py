@@ -8,7 +8,7 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
 from lengthen.backends import attend
-from lengthen.core import Coordinates, Layout, Refusal, Scheme, UsageError, order
+from lengthen.core import Coordinates, Layout, Refusal, Scheme, UsageError
 
 from .layout import Places, places
 
@@ -38,17 +38,13 @@ def attention(
     attention_mask: Places,
     scaling: float | None = None,
     dropout: float = 0.0,
-    doc: Tensor | None = None,
     **rest: Any,
 ) -> tuple[Tensor, None]:
-    """[B, H, Q, D] over keys and values [B, G, K, D] -> ([B, Q, H, D], no weights).
-
-    `doc` int64 [B, T] keeps documents of a packed row apart; it reaches here through `model(..., doc=doc)`.
-    """
+    """[B, H, Q, D] over keys and values [B, G, K, D] -> ([B, Q, H, D], no weights)."""
     _require_ours(module, attention_mask, dropout, rest)
     carried: Carried = module.__dict__[CARRIED]
     key, value = key[:, :, attention_mask.keys], value[:, :, attention_mask.keys]
-    layout = _standing(carried.scheme, _documents(attention_mask.stand, doc))
+    layout = _standing(carried.scheme, attention_mask.stand)
     out = attend(
         carried.scheme, query, key, value, layout, scale=scaling, backend=carried.backend, keys_turned=carried.keys_turned
     )
@@ -69,23 +65,6 @@ def _require_ours(module: nn.Module, mask: Any, dropout: float, rest: dict[str, 
     for name, what in FOREIGN.items():
         if rest.get(name) is not None:
             raise Refusal(f"This model {what} ({name}), which the {NAME!r} attention does not.")
-
-
-def _documents(layout: Layout, doc: Tensor | None) -> Layout:
-    """The layout with documents, made once for all layers."""
-    if doc is None:
-        return layout
-    if layout.k.tokens != doc.shape[1]:
-        raise UsageError(
-            f"doc names the documents of {doc.shape[1]} tokens, and attention sees {layout.k.tokens}. Packed rows are read "
-            "at once, without a cache."
-        )
-
-    def make() -> Layout:
-        line = order(layout.k.valid, doc)
-        return Layout(line, line)
-
-    return layout.remember("documents", make)
 
 
 def _standing(scheme: Scheme, layout: Layout) -> Layout:

@@ -7,26 +7,31 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lengthen.core import Refusal, UsageError, order
+from lengthen.core import Coordinates, Layout, Refusal, UsageError, order
 
 from .attention import NAME
+from .layout import Places
 
 
 def rows_of_their_own(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
     """A forward pre-hook: gives each row the positions of its own order, and refuses others.
 
     transformers counts positions from the left edge, padding included, where it gets none. Schemes that take positions apart
-    (chunks, groups) need them counted from the first token.
+    (chunks, groups) need them counted from the first token. `doc` int64 [B, T], in `model(..., doc=doc)`, keeps packed
+    documents apart: it goes into the mask here, since not every model hands further arguments to its attention.
     """
     _require_our_attention(module)
     given = inspect.signature(module.forward).bind_partial(*args, **kwargs).arguments
     given |= given.pop("kwargs", {})
-    expected = _expected(given)
-    if expected is None:
+    line = _line(given)
+    if line is None:
         return None
-    idx, valid = expected
-    _require_agreement(given.get("position_ids"), idx, valid)
-    return args, {**kwargs, "position_ids": idx.clamp_min(0)}
+    new = line.take(slice(line.tokens - _new(given).shape[1], None))
+    _require_agreement(given.get("position_ids"), new)
+    kwargs = {**kwargs, "position_ids": new.idx.clamp_min(0)}
+    if kwargs.pop("doc", None) is not None:
+        kwargs["attention_mask"] = Places.of(len(line.doc), Layout(line, line), slice(None), None)
+    return args, kwargs
 
 
 def no_documents(module: nn.Module, args: tuple, kwargs: dict) -> None:
@@ -46,32 +51,37 @@ def _require_our_attention(module: nn.Module) -> None:
         )
 
 
-def _expected(given: Mapping[str, Any]) -> tuple[Tensor, Tensor] | None:
-    """Order of the new tokens int64 [B, T], and which are real; None: transformers' own count is right."""
+def _line(given: Mapping[str, Any]) -> Coordinates | None:
+    """All tokens so far, in order; None: transformers' own count is right, or the mask is a layout already."""
     mask, doc, ids = given.get("attention_mask"), given.get("doc"), given.get("position_ids")
-    if not (mask is None or (isinstance(mask, Tensor) and mask.dim() == 2)):
+    if (mask is None and doc is None and ids is None) or not (mask is None or (isinstance(mask, Tensor) and mask.dim() == 2)):
         return None
-    new = next(given[n] for n in ("input_ids", "inputs_embeds") if given.get(n) is not None)
-    if mask is None and doc is None and ids is None:
-        return None
-    shape = mask if mask is not None else doc if doc is not None else _history(given, new)
-    valid = torch.ones_like(shape, dtype=torch.bool) if mask is None else mask.bool()
-    idx = order(valid, doc).idx[:, -new.shape[1] :]
-    return idx, valid[:, -new.shape[1] :]
+    new = _new(given)
+    tokens = _past(given) + new.shape[1]
+    if doc is not None and doc.shape[1] != tokens:
+        raise UsageError(
+            f"doc names the documents of {doc.shape[1]} tokens, and the cache and the input together hold {tokens}. Packed rows "
+            "are read at once, without a cache."
+        )
+    ones = torch.ones(len(new), tokens, dtype=torch.bool, device=new.device)
+    return order(ones if mask is None else mask[:, :tokens].bool(), doc)
 
 
-def _history(given: Mapping[str, Any], new: Tensor) -> Tensor:
+def _new(given: Mapping[str, Any]) -> Tensor:
+    return next(given[n] for n in ("input_ids", "inputs_embeds") if given.get(n) is not None)
+
+
+def _past(given: Mapping[str, Any]) -> int:
     cache = next((given[n] for n in ("cache", "past_key_values") if given.get(n) is not None), None)
-    past = 0 if cache is None else int(cache.get_seq_length())
-    return torch.ones(new.shape[0], past + new.shape[1], dtype=torch.long, device=new.device)
+    return 0 if cache is None else int(cache.get_seq_length())
 
 
-def _require_agreement(ids: Tensor | None, idx: Tensor, valid: Tensor) -> None:
-    if ids is None or bool(((ids == idx) | ~valid).all()):
+def _require_agreement(ids: Tensor | None, new: Coordinates) -> None:
+    if ids is None or bool(((ids == new.idx) | ~new.valid).all()):
         return
-    row, token = torch.nonzero((ids != idx) & valid)[0].tolist()
+    row, token = torch.nonzero((ids != new.idx) & new.valid)[0].tolist()
     raise Refusal(
-        f"This model counts positions itself: token {token} of row {row} is number {int(idx[row, token])} of its text, and "
-        f"position_ids says {int(ids.expand_as(idx)[row, token])}. Leave position_ids out; pass doc for packed documents, and "
-        "put skipped or scaled positions into the scheme."
+        f"This model counts positions itself: token {token} of row {row} is number {int(new.idx[row, token])} of its text, and "
+        f"position_ids says {int(ids.expand_as(new.idx)[row, token])}. Leave position_ids out; pass doc for packed documents, "
+        "and put skipped or scaled positions into the scheme."
     )

@@ -22,7 +22,8 @@ class Native:
     Tiles that no row sees are skipped, and so are tiles too faint to matter. With |q|, |k| the largest norms of a tile's
     queries and keys and t its largest entry of the table, no score exceeds scale |q| |k| + t (Cauchy and Schwarz); where
     that lies 30 + log2(K) doublings below the largest score that each row has met (60 for float64), all that is skipped
-    weighs less than 2^-30 of the row: below the rounding of float32. Under ALiBi the cost becomes nearly linear.
+    weighs less than 2^-30 of the row: below the rounding of float32, as long as no skipped value is more than a million
+    times the size of those kept. Under ALiBi the cost becomes nearly linear.
 
     float16 and bfloat16 are computed in float32. Deterministic for a given number of threads.
     """

@@ -40,6 +40,7 @@ Problem<T> problem(const Tensor& q, const Tensor& k, const Tensor& v, const std:
 void check(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& table, const Tensor& seen) {
   const auto channels_adjoin = [](const Tensor& t) { return t.dim() == 4 && (t.stride(3) == 1 || t.size(3) == 1); };
   TORCH_CHECK(channels_adjoin(q) && channels_adjoin(k) && channels_adjoin(v), "q, k, v: [B, H, T, D] with adjoining channels");
+  TORCH_CHECK(q.numel() && k.numel(), "q, k, v: at least one row, head, token and channel");
   TORCH_CHECK(k.sizes() == v.sizes() && q.size(0) == k.size(0) && q.size(3) == k.size(3) && q.size(1) % k.size(1) == 0, "q, k, v do not fit");
   TORCH_CHECK(q.scalar_type() == k.scalar_type() && q.scalar_type() == v.scalar_type(), "q, k, v differ in type");
   TORCH_CHECK(seen.scalar_type() == at::kInt && seen.is_contiguous() && seen.dim() == 4 && seen.size(1) == q.size(2) && seen.size(3) == 2 &&
@@ -88,6 +89,17 @@ TORCH_LIBRARY(lengthen, m) {
   m.def("attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor? table, Tensor seen, float scale, "
         "bool of_table) -> (Tensor, Tensor, Tensor, Tensor)");
   m.def("vector_bytes() -> int", &vector_bytes);
+}
+// Shapes alone, for tracing.
+TORCH_LIBRARY_IMPL(lengthen, Meta, m) {
+  m.impl("attention", [](const Tensor& q, const Tensor&, const Tensor&, const std::optional<Tensor>&, const Tensor&, double) {
+    return std::make_tuple(tokens_first(q, q.size(1), q.size(2)), at::empty({q.size(0), q.size(1), q.size(2)}, q.options()));
+  });
+  m.impl("attention_backward", [](const Tensor&, const Tensor& q, const Tensor& k, const Tensor&, const Tensor&, const Tensor&,
+                                  const std::optional<Tensor>& table, const Tensor&, double, bool of_table) {
+    const auto like = [](const Tensor& t) { return tokens_first(t, t.size(1), t.size(2)); };
+    return std::make_tuple(like(q), like(k), like(k), of_table ? at::empty_like(*table) : at::empty({0}, q.options()));
+  });
 }
 TORCH_LIBRARY_IMPL(lengthen, CPU, m) {
   m.impl("attention", &forward);

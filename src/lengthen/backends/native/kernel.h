@@ -67,7 +67,7 @@ inline Vec<float> exp2v(Vec<float> x) {
   Vec<float> p = f * C6 + C5;
   p = p * f + C4, p = p * f + C3, p = p * f + C2, p = p * f + C1, p = p * f + C0;
   const I bits = (I)p + ((I)t << 23);
-  return (Vec<float>)(bits & ~(I)(x < -126.f));
+  return x != x ? x : (Vec<float>)(bits & ~(I)(x < -126.f));  // the payload of a NaN would reach the exponent
 }
 inline Vec<double> exp2v(Vec<double> x) {
   using I = Simd<double>::I;
@@ -77,7 +77,7 @@ inline Vec<double> exp2v(Vec<double> x) {
                       1.0 / 720,       1.0 / 120,      1.0 / 24,      1.0 / 6,      1.0 / 2,     1.0, 1.0};
   for (double a : c) p = p * f + a;
   const I bits = (I)p + ((I)t << 52);
-  return (Vec<double>)(bits & ~(I)(x < -1022.0));
+  return x != x ? x : (Vec<double>)(bits & ~(I)(x < -1022.0));
 }
 
 template <class T> inline T sum_of(Vec<T> x) { T s = 0; for (int i = 0; i < Simd<T>::W; ++i) s += x[i]; return s; }
@@ -88,10 +88,7 @@ template <class T, int ROWS, bool ADD>
 inline void micro(int64_t depth, const T* a, int64_t row, int64_t col, const T* b, T* c, int64_t ldc) {
   constexpr int W = Simd<T>::W;
   Vec<T> x[ROWS], y[ROWS];
-  for (int r = 0; r < ROWS; ++r) {
-    x[r] = ADD ? load(c + r * ldc) : Vec<T>{};
-    y[r] = ADD ? load(c + r * ldc + W) : Vec<T>{};
-  }
+  for (int r = 0; r < ROWS; ++r) x[r] = y[r] = Vec<T>{};
   for (int64_t k = 0; k < depth; ++k, b += 2 * W, a += col) {
     const Vec<T> b0 = load(b), b1 = load(b + W);
 #pragma GCC unroll 12
@@ -101,7 +98,12 @@ inline void micro(int64_t depth, const T* a, int64_t row, int64_t col, const T* 
       y[r] += s * b1;
     }
   }
-  for (int r = 0; r < ROWS; ++r) store(c + r * ldc, x[r]), store(c + r * ldc + W, y[r]);
+  for (int r = 0; r < ROWS; ++r) {
+    // Added only now: a sum that began at C would round every small term to C's size.
+    T* to = c + r * ldc;
+    store(to, ADD ? load(to) + x[r] : x[r]);
+    store(to + W, ADD ? load(to + W) + y[r] : y[r]);
+  }
 }
 
 // Rows that are not a multiple of MR.
