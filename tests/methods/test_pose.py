@@ -35,7 +35,9 @@ def test_borders_and_skips_are_uniform():
     skip = pos[:, -1] - 5
     # With no skip the border cannot be seen, so the borders are counted where there is one.
     border = (pos.diff(dim=1) > 1).int().argmax(1)
-    counts = np.array([int(((skip == u) & (border == b)).sum()) for u in range(1, 5) for b in range(5)] + [int((skip == 0).sum())])
+    counts = np.array(
+        [int(((skip == u) & (border == b)).sum()) for u in range(1, 5) for b in range(5)] + [int((skip == 0).sum())]
+    )
     expected = np.array([400.0] * 20 + [2000.0])
     assert ((counts - expected) ** 2 / expected).sum() < 59
 

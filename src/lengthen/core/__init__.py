@@ -3,7 +3,7 @@
 from .branch import Branch
 from .cache import Cache, LayerCache, order
 from .errors import LengthenError, LengthError, Refusal, UnknownNameError, UsageError
-from .frequency import FrequencyRule, Geometric
+from .frequency import Adaptive, FrequencyRule, Geometric
 from .layout import Coordinates, Layout
 from .patterns import Beyond, Causal, Everywhere, Pattern
 from .plan import Plan, spread, visible
@@ -22,6 +22,7 @@ from .stages import (
 )
 
 __all__ = [
+    "Adaptive",
     "Beyond",
     "Branch",
     "Cache",

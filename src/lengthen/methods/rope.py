@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from lengthen.core import FrequencyRule, Geometric, Rotation, Scheme, UsageError, method
+from lengthen.core import FrequencyRule, Geometric, Rotation, Scheme, Temperature, UsageError, method
 
 
 class Rotary(Rotation):
@@ -22,11 +22,28 @@ class Rotary(Rotation):
         return torch.polar(torch.full_like(angle, self.rule.mscale), angle)
 
 
+class HeadScale(Temperature):
+    """q . k times a constant, at every length: what a rule says of the whole head."""
+
+    def __init__(self, scale: float):
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, seen: Tensor) -> Tensor:
+        return torch.full_like(seen, self.scale)[:, None]
+
+
 def rotary_size(head_size: int, fraction: float) -> int:
     """Channels that are turned: `fraction` of the head, as HF and GPT-NeoX round it."""
     if not 0 < fraction <= 1:
         raise UsageError(f"The 'fraction' of rope must lie in (0, 1], got {fraction}. 1 turns the whole head of {head_size}.")
     return int(head_size * fraction)
+
+
+def rotary_scheme(rule: FrequencyRule, head_size: int, fraction: float, interleaved: bool) -> Scheme:
+    """Queries and keys turned by a rule, and scaled once as it says."""
+    scale = None if rule.head_scale == 1.0 else HeadScale(rule.head_scale)
+    return Scheme(rotation=Rotary(rule, rotary_size(head_size, fraction), interleaved), temperature=scale)
 
 
 @method("rope", family="rotary", paper="2104.09864", variants=({"interleaved": False}, {"fraction": 0.5}))
@@ -37,4 +54,4 @@ def rope(head_size: int, *, base: float = 10_000.0, fraction: float = 1.0, inter
     fraction: share of each head that is turned; frequencies use the turned width R, as GPT-NeoX does.
     interleaved: pair channels (2i, 2i+1) as the paper and GPT-J; False pairs (i, i+R/2) as GPT-NeoX and Hugging Face.
     """
-    return Scheme(rotation=Rotary(Geometric(base), rotary_size(head_size, fraction), interleaved))
+    return rotary_scheme(Geometric(base), head_size, fraction, interleaved)
