@@ -9,6 +9,7 @@ from torch import Tensor
 from lengthen.core import Causal, Coordinates, Everywhere, Layout, Needs, Plan
 
 from .additive import Additive, Table, Tiles, Whole, scores
+from .channels import side_by_side
 from .flash import Flash
 
 
@@ -61,8 +62,7 @@ class SDPA:
         return plan.q.shape[2] * plan.k.shape[2] <= self.short
 
     def _blocks(self, plan: Plan, added: Additive) -> Tensor:
-        # Trap: the kernel reads channels as if they lay side by side, whatever their stride.
-        q, k, v = (t if t.stride(-1) == 1 else t.contiguous() for t in (plan.q, plan.k, plan.v))
+        q, k, v = map(side_by_side, (plan.q, plan.k, plan.v))
         q = q.flip(2) if added.flipped else q
         out = Flash.apply(added, plan.scale, self._rows(plan, added), q, k, v, *added.learned)
         return out.flip(2) if added.flipped else out

@@ -18,7 +18,7 @@ class Page:
     """What fits a terminal."""
 
 
-_ATTENTION: tuple[Column, ...] = (
+_CASE: tuple[Column, ...] = (
     ("encoding", "method", ""),
     ("backend", "backend", ""),
     ("type", "dtype", ""),
@@ -26,6 +26,9 @@ _ATTENTION: tuple[Column, ...] = (
     ("pass", "kind", ""),
     ("ms", "seconds", "ms"),
     ("ratio", "ratio", ".2f"),
+)
+_ATTENTION: tuple[Column, ...] = (
+    *_CASE,
     ("quartiles", "ratio", "quartiles"),
     ("ideal", "ideal", ".3g"),
     ("ratio / ideal", "over_ideal", ".2f"),
@@ -36,13 +39,7 @@ _ATTENTION: tuple[Column, ...] = (
     ("SDPA's gradient error", "peer_gradient_error", ".1e"),
 )
 _ATTENTION_SHORT: tuple[Column, ...] = (
-    ("encoding", "method", ""),
-    ("backend", "backend", ""),
-    ("type", "dtype", ""),
-    ("tokens", "length", "d"),
-    ("pass", "kind", ""),
-    ("ms", "seconds", "ms"),
-    ("ratio", "ratio", ".2f"),
+    *_CASE,
     ("/ideal", "over_ideal", ".2f"),
     ("MiB", "extra_bytes", "MiB"),
     ("error", "error", ".0e"),

@@ -1,7 +1,6 @@
 """Llama 3.1's scaling of frequencies (Grattafiori et al. 2024, arXiv:2407.21783; meta-llama/llama-models)."""
 
 from dataclasses import dataclass
-from math import pi
 
 import numpy as np
 
@@ -9,7 +8,7 @@ from lengthen.core import FrequencyRule, Geometric, Scheme, UsageError, method
 from lengthen.core.errors import require_count, require_positive
 from lengthen.core.frequency import require_factor
 
-from .ntk_by_parts import blend
+from .ntk_by_parts import blend, kept_by_rotations
 from .rope import rotary_scheme
 
 
@@ -44,7 +43,7 @@ class Llama3(FrequencyRule):
 
     def inv_freq(self, dim: int) -> np.ndarray:
         theta = Geometric(self.base).inv_freq(dim)
-        kept = np.clip((self.original * theta / (2 * pi) - self.low) / (self.high - self.low), 0, 1)
+        kept = kept_by_rotations(theta, self.original, self.low, self.high)
         return blend(theta, theta / self.factor, 1 - kept)
 
 

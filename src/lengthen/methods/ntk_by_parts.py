@@ -35,6 +35,11 @@ def ramp(low: float, high: float, pairs: int) -> np.ndarray:
     return np.clip((np.arange(pairs) - low) / width, 0, 1)
 
 
+def kept_by_rotations(theta: np.ndarray, original: int, slow: float, fast: float) -> np.ndarray:
+    """Share of theta that is kept: 0 up to `slow` rotations L theta / (2 pi) within `original` = L tokens, 1 from `fast`."""
+    return np.clip((original * theta / (2 * pi) - slow) / (fast - slow), 0, 1)
+
+
 def blend(kept: np.ndarray, other: np.ndarray, share: np.ndarray) -> np.ndarray:
     """kept (1 - share) + other share, written such that it is `kept`, to the bit, where both are the same."""
     return kept + (other - kept) * share
@@ -91,8 +96,7 @@ def _deployed(rule: NTKByParts, theta: np.ndarray) -> np.ndarray:
 
 
 def _paper(rule: NTKByParts, theta: np.ndarray) -> np.ndarray:
-    rotations = rule.original * theta / (2 * pi)
-    kept = np.clip((rotations - rule.slow) / (rule.fast - rule.slow), 0, 1)
+    kept = kept_by_rotations(theta, rule.original, rule.slow, rule.fast)
     return blend(theta, theta / rule.factor, 1 - kept)
 
 

@@ -9,6 +9,7 @@ from torch.autograd.function import once_differentiable
 
 from lengthen.core import Needs, Plan
 
+from ..channels import side_by_side
 from .build import kernel, why_off
 from .lower import Lowered, lower
 
@@ -38,9 +39,11 @@ class Native:
                 f"The native backend needs values as wide as keys, got {plan.v.shape[-1]} and {plan.q.shape[-1]} channels. "
                 "Use the blocked backend."
             )
+        # Before lowering: where there is no kernel, no table is to be made for it.
         off = why_off()
-        if off is not None:
-            return off
+        missing = off if off is not None else kernel().reason
+        if missing is not None:
+            return missing
         for part in plan.branches or (plan,):
             lowered = lower(part)
             if isinstance(lowered, str):
@@ -50,7 +53,7 @@ class Native:
                     f"The native backend takes at most {_INTERVALS} intervals per query, and this pattern may have "
                     f"{lowered.seen.shape[2]}. Use the sdpa or the blocked backend."
                 )
-        return kernel().reason
+        return None
 
     def __call__(self, plan: Plan) -> Tensor:
         parts = plan.branches or (plan,)
@@ -98,7 +101,7 @@ class _Attention(torch.autograd.Function):
     def backward(ctx, grad: Tensor):
         v, out, lse, *tensors = ctx.saved_tensors
         lowered, _, kind = ctx.settings
-        grad, of_v, of_tensors, n = _side_by_side(grad.to(kind)), None, [None] * len(tensors), len(lowered)
+        grad, of_v, of_tensors, n = side_by_side(grad.to(kind)), None, [None] * len(tensors), len(lowered)
         for i, piece in enumerate(_pieces(*ctx.settings, v, tensors)):
             of_table = ctx.needs_input_grad[4 + 2 * n + i]
             dq, dk, dv, dt = piece.backward(grad, out, lse, of_table)
@@ -111,14 +114,9 @@ class _Attention(torch.autograd.Function):
 def _pieces(
     lowered: Sequence[Lowered], scale: float, kind: torch.dtype, v: Tensor, tensors: Sequence[Tensor | None]
 ) -> list[_Piece]:
-    v, n = _side_by_side(v.to(kind)), len(lowered)
-    turned = [_side_by_side(t.to(kind)) for t in tensors[: 2 * n]]
+    v, n = side_by_side(v.to(kind)), len(lowered)
+    turned = [side_by_side(t.to(kind)) for t in tensors[: 2 * n]]
     return [_Piece(turned[2 * i], turned[2 * i + 1], v, tensors[2 * n + i], lowered[i].seen, scale) for i in range(n)]
-
-
-def _side_by_side(x: Tensor) -> Tensor:
-    """Channels side by side, and no stride that is a trick (expanded dimensions are read, never written)."""
-    return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
 
 
 def _merge(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:

@@ -167,6 +167,20 @@ template <class T> struct Rows {  // [B, heads, tokens, D], channels side by sid
   int64_t batch, head, token;
   T* at(int64_t b, int64_t h, int64_t t) const { return data + b * batch + h * head + t * token; }
 };
+// Of n tokens from t0: the largest norm (NaN if one is), and whether all numbers are finite.
+template <class T> inline T longest(const Rows<const T>& x, int64_t b, int64_t h, int64_t t0, int64_t n, int64_t d) {
+  T most = 0;
+  for (int64_t t = t0; t < t0 + n; ++t) {
+    const T length = norm(x.at(b, h, t), d);
+    most = length > most || length != length ? length : most;
+  }
+  return most;
+}
+template <class T> inline bool sound(const Rows<const T>& x, int64_t b, int64_t h, int64_t t0, int64_t n, int64_t d) {
+  bool good = true;
+  for (int64_t t = t0; t < t0 + n; ++t) good &= finite(x.at(b, h, t), d);
+  return good;
+}
 
 template <class T> struct Problem {
   int64_t B, H, G, Q, K, D;
@@ -285,30 +299,22 @@ inline T score_row(const Problem<T>& p, int64_t b, int64_t r, int64_t c0, int64_
   return most == -infinity ? -std::numeric_limits<T>::max() : most;
 }
 
-// Keys and values of all heads in panels, with what is known of each tile of keys.
-template <class T> struct Packed {
-  int64_t tiles, kt, vp;  // tiles; elements of a tile's panels
-  std::vector<T> keys_t, values, top;
+// Tiles of keys, with what is known of each; `own` packs what a pass needs besides the transposed keys.
+template <class T> struct Tiles {
+  int64_t count;              // per head
+  std::vector<T> keys_t, top;  // panels; the largest norm among a tile's keys
   std::vector<uint8_t> sound;  // no NaN, no infinity among the tile's keys and values
 };
-template <class T, class Parallel> Packed<T> pack_keys(const Problem<T>& p, Parallel&& parallel) {
-  constexpr int64_t C = column_block<T>(), N = 2 * Simd<T>::W;
-  Packed<T> x;
-  x.tiles = blocks(p.K, C), x.kt = C * p.D, x.vp = blocks(p.D, N) * N * C;
-  x.keys_t.resize(p.B * p.G * x.tiles * x.kt), x.values.resize(p.B * p.G * x.tiles * x.vp);
-  x.top.resize(p.B * p.G * x.tiles), x.sound.resize(p.B * p.G * x.tiles);
-  parallel(p.B * p.G * x.tiles, [&](int64_t i) {
-    const int64_t t = i % x.tiles, g = i / x.tiles % p.G, b = i / x.tiles / p.G, c0 = t * C, n = std::min(C, p.K - c0);
-    pack_transposed(p.k.at(b, g, c0), p.k.token, n, p.D, x.keys_t.data() + i * x.kt);
-    pack(p.v.at(b, g, c0), p.v.token, n, p.D, x.values.data() + i * x.vp);
-    T top = 0;
-    bool sound = true;
-    for (int64_t c = 0; c < n; ++c) {
-      const T length = norm(p.k.at(b, g, c0 + c), p.D);
-      top = length > top || length != length ? length : top;
-      sound &= finite(p.k.at(b, g, c0 + c), p.D) && finite(p.v.at(b, g, c0 + c), p.D);
-    }
-    x.top[i] = top, x.sound[i] = sound;
+template <class T, class Parallel, class Own> Tiles<T> tiles_of(const Problem<T>& p, Parallel&& parallel, Own&& own) {
+  constexpr int64_t C = column_block<T>();
+  const int64_t count = blocks(p.K, C), all = p.B * p.G * count;
+  Tiles<T> x{count, std::vector<T>(all * C * p.D), std::vector<T>(all), std::vector<uint8_t>(all)};
+  parallel(all, [&](int64_t i) {
+    const int64_t t = i % count, g = i / count % p.G, b = i / count / p.G, c0 = t * C, n = std::min(C, p.K - c0);
+    pack_transposed(p.k.at(b, g, c0), p.k.token, n, p.D, x.keys_t.data() + i * C * p.D);
+    own(i, b, g, c0, n);
+    x.top[i] = longest(p.k, b, g, c0, n, p.D);
+    x.sound[i] = sound(p.k, b, g, c0, n, p.D) && sound(p.v, b, g, c0, n, p.D);
   });
   return x;
 }
@@ -320,7 +326,10 @@ void forward(const Problem<T>& p, Rows<T> out, T* lse, Parallel&& parallel) {
   const int64_t DP = blocks(p.D, N) * N;
   const Visible<T> visible(p);
   const TableTop<T> table_top(p);
-  const Packed<T> packed = pack_keys(p, parallel);
+  std::vector<T> values(p.B * p.G * blocks(p.K, C) * C * DP);
+  const Tiles<T> tiles = tiles_of(p, parallel, [&](int64_t i, int64_t b, int64_t g, int64_t c0, int64_t n) {
+    pack(p.v.at(b, g, c0), p.v.token, n, p.D, values.data() + i * C * DP);
+  });
   const T scale2 = p.scale * T(LOG2E), infinity = std::numeric_limits<T>::infinity();
   const T drop = negligible<T>() + std::log2(T(std::max<int64_t>(p.K, 1)));
   // Late rows see most: they start first, so that threads end together.
@@ -332,23 +341,19 @@ void forward(const Problem<T>& p, Rows<T> out, T* lse, Parallel&& parallel) {
     T *s = memory.data(), *spare = s + R * C, *o = spare + C;
     T top[R], total[R];
     std::fill(o, o + R * DP, T(0)), std::fill(top, top + R, -infinity), std::fill(total, total + R, T(0));
-    T longest = 0;
-    for (int64_t r = 0; r < rows; ++r) {
-      const T length = norm(p.q.at(b, h, r0 + r), p.D);
-      longest = length > longest || length != length ? length : longest;
-    }
+    const T loudest = longest(p.q, b, h, r0, rows, p.D);
     const T* bias_of_head = p.table ? p.table + h * p.table_stride : nullptr;
-    for (int64_t t = packed.tiles - 1; t >= 0; --t) {
-      const int64_t c0 = t * C, held = std::min(C, p.K - c0), tile = (b * p.G + g) * packed.tiles + t;
+    for (int64_t t = tiles.count - 1; t >= 0; --t) {
+      const int64_t c0 = t * C, held = std::min(C, p.K - c0), tile = (b * p.G + g) * tiles.count + t;
       const Cut cut = visible.tile(b, block, c0, held);
       if (cut.first >= cut.last) continue;
       const int64_t first = c0 + cut.first, wide = cut.last - cut.first;
       const T least = *std::min_element(top, top + rows);
-      const T most = longest * packed.top[tile] * std::abs(scale2) +
+      const T most = loudest * tiles.top[tile] * std::abs(scale2) +
                      table_top.over(p, h, first - (r0 + rows - 1) + p.Q - 1, first + wide - 1 - r0 + p.Q - 1);
       if (most < least - drop) continue;
       product<T, false>(rows, blocks(wide, N), p.D, p.q.at(b, h, r0), p.q.token, 1,
-                        packed.keys_t.data() + tile * packed.kt + cut.first * p.D, p.D * N, s, C);
+                        tiles.keys_t.data() + tile * C * p.D + cut.first * p.D, p.D * N, s, C);
       for (int64_t r = 0; r < rows; ++r) {
         T* row = s + r * C;
         const T* bias = bias_of_head ? bias_of_head + (p.Q - 1 - r0 - r) + first : nullptr;
@@ -364,8 +369,8 @@ void forward(const Problem<T>& p, Rows<T> out, T* lse, Parallel&& parallel) {
         total[r] = total[r] * shrink + sum_of<T>(sum), top[r] = now;
         if (shrink != T(1)) for (int64_t d = 0; d < DP; d += W) store(o + r * DP + d, load(o + r * DP + d) * shrink);
       }
-      if (packed.sound[tile])
-        product<T, true>(rows, DP / N, wide, s, C, 1, packed.values.data() + tile * packed.vp + cut.first * N, held * N, o, DP);
+      if (tiles.sound[tile])
+        product<T, true>(rows, DP / N, wide, s, C, 1, values.data() + tile * C * DP + cut.first * N, held * N, o, DP);
       else  // a weight of zero must not meet an infinity
         for (int64_t r = 0; r < rows; ++r)
           for (int64_t c = 0; c < wide; ++c)
@@ -466,18 +471,16 @@ PackedRows<T> pack_rows(const Problem<T>& p, Rows<const T> out, Rows<const T> gr
     const int64_t block = i % row_blocks, bh = i / row_blocks, b = bh / p.H, h = bh % p.H, r0 = block * R, rows = std::min(R, p.Q - r0);
     pack(p.q.at(b, h, r0), p.q.token, rows, p.D, x.q.data() + i * R * DP);
     pack(grad.at(b, h, r0), grad.token, rows, p.D, x.g.data() + i * R * DP);
-    T longest = 0, least = std::numeric_limits<T>::infinity();
-    bool sound = true;
+    T least = std::numeric_limits<T>::infinity();
     for (int64_t r = r0; r < r0 + rows; ++r) {
-      const T *q = p.q.at(b, h, r), *g = grad.at(b, h, r), *o = out.at(b, h, r), length = norm(q, p.D), l = lse[bh * p.Q + r];
+      const T *g = grad.at(b, h, r), *o = out.at(b, h, r), l = lse[bh * p.Q + r];
       T dot = 0;
       for (int64_t d = 0; d < p.D; ++d) dot += g[d] * o[d];
       x.delta[bh * p.Q + r] = dot;
-      longest = length > longest || length != length ? length : longest;
       if (l != -std::numeric_limits<T>::infinity()) least = std::min(least, l);
-      sound &= finite(q, p.D) && finite(g, p.D);
     }
-    x.longest[i] = longest, x.least[i] = least, x.sound[i] = sound;
+    x.least[i] = least, x.longest[i] = longest(p.q, b, h, r0, rows, p.D);
+    x.sound[i] = sound(p.q, b, h, r0, rows, p.D) && sound(grad, b, h, r0, rows, p.D);
   });
   return x;
 }
@@ -505,31 +508,20 @@ void backward(const Problem<T>& p, Rows<const T> out, Rows<const T> grad, const 
   const int64_t DP = blocks(p.D, N) * N, heads = p.B * p.H, group = p.H / p.G, length = p.Q + p.K - 1;
   const Visible<T> visible(p);
   const TableTop<T> table_top(p);
-  const int64_t tiles = blocks(p.K, C);
   const PackedRows<T> rows_of = pack_rows(p, out, grad, lse, visible.rows, parallel);
   const T scale2 = p.scale * T(LOG2E), drop = negligible<T>() + std::log2(T(std::max<int64_t>(p.K, 1)));
 
-  std::vector<T> keys(p.B * p.G * tiles * C * DP), keys_t(p.B * p.G * tiles * C * p.D), values_t(keys_t.size()), top(p.B * p.G * tiles);
-  std::vector<uint8_t> sound(p.B * p.G * tiles);
-  parallel(p.B * p.G * tiles, [&](int64_t i) {
-    const int64_t t = i % tiles, g = i / tiles % p.G, b = i / tiles / p.G, c0 = t * C, n = std::min(C, p.K - c0);
+  std::vector<T> keys(p.B * p.G * blocks(p.K, C) * C * DP), values_t(p.B * p.G * blocks(p.K, C) * C * p.D);
+  const Tiles<T> known = tiles_of(p, parallel, [&](int64_t i, int64_t b, int64_t g, int64_t c0, int64_t n) {
     pack(p.k.at(b, g, c0), p.k.token, n, p.D, keys.data() + i * C * DP);
-    pack_transposed(p.k.at(b, g, c0), p.k.token, n, p.D, keys_t.data() + i * C * p.D);
     pack_transposed(p.v.at(b, g, c0), p.v.token, n, p.D, values_t.data() + i * C * p.D);
-    T most = 0;
-    bool good = true;
-    for (int64_t c = 0; c < n; ++c) {
-      const T size = norm(p.k.at(b, g, c0 + c), p.D);
-      most = size > most || size != size ? size : most;
-      good &= finite(p.k.at(b, g, c0 + c), p.D) && finite(p.v.at(b, g, c0 + c), p.D);
-    }
-    top[i] = most, sound[i] = good;
   });
+  const int64_t tiles = known.count;
   const auto wanted = [&](int64_t b, int64_t h, int64_t block, int64_t t) -> Cut {
     const int64_t r0 = block * R, r1 = std::min(r0 + R, p.Q) - 1, c0 = t * C, at = (b * p.H + h) * visible.rows + block;
     const Cut cut = visible.tile(b, block, c0, std::min(C, p.K - c0));
     if (cut.first >= cut.last) return {0, 0};
-    const T most = rows_of.longest[at] * top[(b * p.G + h / group) * tiles + t] * std::abs(scale2) +
+    const T most = rows_of.longest[at] * known.top[(b * p.G + h / group) * tiles + t] * std::abs(scale2) +
                    table_top.over(p, h, c0 + cut.first - r1 + p.Q - 1, c0 + cut.last - 1 - r0 + p.Q - 1);
     return most < rows_of.least[at] - drop ? Cut{0, 0} : cut;
   };
@@ -565,7 +557,7 @@ void backward(const Problem<T>& p, Rows<const T> out, Rows<const T> grad, const 
         const int64_t first = c0 + cut.first, wide = cut.last - cut.first, panel = tile * C * p.D + cut.first * p.D;
         T* own_dq = dq.data() + ((chunk * heads + bh) * p.Q + r0) * DP;
         T *own_dk = dk.data() + (bh * p.K + first) * DP, *own_dv = dv.data() + (bh * p.K + first) * DP;
-        product<T, false>(rows, blocks(wide, N), p.D, p.q.at(b, h, r0), p.q.token, 1, keys_t.data() + panel, p.D * N, s, C);
+        product<T, false>(rows, blocks(wide, N), p.D, p.q.at(b, h, r0), p.q.token, 1, known.keys_t.data() + panel, p.D * N, s, C);
         product<T, false>(rows, blocks(wide, N), p.D, grad.at(b, h, r0), grad.token, 1, values_t.data() + panel, p.D * N, ds, C);
         for (int64_t r = 0; r < rows; ++r) {
           T *row = s + r * C, *slope = ds + r * C;
@@ -584,7 +576,7 @@ void backward(const Problem<T>& p, Rows<const T> out, Rows<const T> grad, const 
           }
         }
         if (into.table) diagonals.fold(first - r0 + p.Q - 1, dt.data() + item * length, length);
-        if (sound[tile] && rows_of.sound[at]) {
+        if (known.sound[tile] && rows_of.sound[at]) {
           product<T, true>(wide, DP / N, rows, s, 1, C, rows_of.g.data() + at * R * DP, rows * N, own_dv, DP);
           product<T, true>(wide, DP / N, rows, ds, 1, C, rows_of.q.data() + at * R * DP, rows * N, own_dk, DP);
           product<T, true>(rows, DP / N, wide, ds, C, 1, keys.data() + tile * C * DP + cut.first * N, held * N, own_dq, DP);
