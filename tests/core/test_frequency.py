@@ -1,9 +1,10 @@
-"""Geometric frequencies against published closed forms."""
+"""Geometric frequencies against published closed forms; what a rule says of logits; factors that are refused."""
 
 import numpy as np
 import pytest
 
-from lengthen.core import Geometric, UsageError
+from lengthen.core import FrequencyRule, Geometric, UsageError
+from lengthen.core.frequency import require_factor
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,30 @@ def test_an_odd_size_is_refused_with_the_number(dim):
 def test_a_base_that_is_no_positive_number_is_refused(base):
     with pytest.raises(UsageError, match=f"got {base}"):
         Geometric(base)
+
+
+class Scaled(FrequencyRule):
+    """Scales written down."""
+
+    mscale, head_scale = 1.5, 2.0
+
+    def inv_freq(self, dim):
+        return np.ones(dim // 2)
+
+
+def test_queries_and_keys_are_both_multiplied_and_the_head_once():
+    assert Scaled().logit_multiplier == 1.5 * 1.5 * 2.0
+    assert Geometric().logit_multiplier == 1.0
+
+
+@pytest.mark.parametrize("factor", [0.25, 0.999])
+def test_a_factor_below_one_is_refused_with_its_inverse(factor):
+    with pytest.raises(UsageError, match=rf"'factor' of PI .* at least 1, got {factor}\. {1 / factor:g} makes"):
+        require_factor("PI", factor)
+    require_factor("PI", 1)
+
+
+@pytest.mark.parametrize("factor", [0, -4.0, float("inf"), float("nan"), True, "4", None])
+def test_a_factor_that_is_no_positive_number_is_refused(factor):
+    with pytest.raises(UsageError, match="'factor' of PI must be a positive, finite number of trained lengths"):
+        require_factor("PI", factor)

@@ -8,7 +8,7 @@ from lengthen.core.errors import unknown
 
 from . import decoding, parity, precision, reach, state
 from .check import Check, CheckResult
-from .subject import Subject, cases, subject
+from .subject import Subject, subject
 
 CHECKS: dict[str, Check] = {
     c.name: c
@@ -77,16 +77,3 @@ def check_scheme(
 def run(subject: Subject, checks: Iterable[str | Check] | None = None) -> list[CheckResult]:
     """The results of the checks on a subject, in order."""
     return [check(subject) for check in choose_checks(checks)]
-
-
-def parametrize_with_checks(*specs: str, seed: int = 0, checks: Iterable[str | Check] | None = None):
-    """A pytest decorator: one test per method, variant and check. Without specs, every registered method.
-
-    @parametrize_with_checks("mine")
-    def test_mine(subject, check):
-        check(subject).confirm()
-    """
-    import pytest
-
-    pairs = [(s, c) for s in cases(specs if specs else None, seed) for c in choose_checks(checks)]
-    return pytest.mark.parametrize(("subject", "check"), pairs, ids=[f"{s.name}-{c.name}" for s, c in pairs])

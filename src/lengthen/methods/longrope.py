@@ -66,7 +66,7 @@ class LongRoPE(Adaptive):
 
 
 def attention_factor_of(factor: float, original: int) -> float:
-    """sqrt(1 + ln s / ln L0), and 1 for s <= 1: multiplies queries and keys alike (section 3.3 of the released code)."""
+    """sqrt(1 + ln s / ln L0), and 1 for s <= 1: multiplies queries and keys alike (released code, and transformers)."""
     require_count("LongRoPE", "original", original, "tokens", least=2)
     return sqrt(1 + log(factor) / log(original)) if factor > 1 else 1.0
 

@@ -1,0 +1,1 @@
+"""Other libraries through their adapters."""

@@ -1,0 +1,11 @@
+"""x-transformers: the dynamic position bias raises after `.bfloat16()`, because it makes its positions in float32.
+Subject: x-transformers DynamicPositionBias; check: bfloat16; right: 0
+"""
+
+from x_transformers.x_transformers import DynamicPositionBias
+
+try:
+    DynamicPositionBias(16, heads=4, depth=2).bfloat16()(1, 8)
+    print(0.0)
+except RuntimeError:
+    print(1.0)

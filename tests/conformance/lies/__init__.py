@@ -1,0 +1,1 @@
+"""Models that lie in one respect, and the check that must catch each."""

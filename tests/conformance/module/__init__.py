@@ -1,0 +1,1 @@
+"""The checks of bare encodings."""
