@@ -1,4 +1,4 @@
-// The kernel under a sanitizer: odd shapes, intervals, a table, threads that take items from one counter.
+// The kernel under a sanitizer: odd shapes, intervals, a table, a warp, threads that take items from one counter.
 #include <cstdio>
 #include <random>
 #include <thread>
@@ -35,12 +35,21 @@ template <class T> void run(int64_t B, int64_t H, int64_t G, int64_t Q, int64_t 
   const auto reads = [&](auto& x, int64_t heads, int64_t tokens) { return Rows<const T>{x.data(), heads * tokens * D, tokens * D, D}; };
   Problem<T> p{B, H, G, Q, K, D, reads(q, H, Q), reads(k, G, K), reads(v, G, K), T(1) / std::sqrt(T(D))};
   if (biased) p.table = table.data(), p.table_stride = Q + K - 1;
+  const int64_t S = 3;
+  std::vector<T> psi(Q + K - 1 + 16), factor(Q, T(0.25)), slopes = fill(H * (S + 1)), offsets = fill(H * (S + 1)), tops(H, T(9));
+  std::vector<int32_t> edges(Q * S);
+  for (int64_t x = 0; x < Q + K - 1; ++x) psi[x] = std::log1p(T(std::abs(K - 1 - x)));
+  for (int64_t r = 0; r < Q; ++r)
+    for (int64_t s = 0; s < S; ++s) edges[r * S + s] = int32_t(r + K - Q - (s + 1) * 20);
+  if (K % 2) p.warp = {psi.data(), factor.data(), slopes.data(), offsets.data(), tops.data(), edges.data(), 0, 0, S};
+  std::vector<T> dpsi(Q + K - 1), dfactor(Q), dslopes(H * (S + 1)), doffsets(H * (S + 1));
   p.seen = seen.data(), p.n = 2;
   const Threads threads;
   if (Q <= 6) forward_few(p, rows(out, H, Q), lse.data(), threads);
   forward(p, rows(out, H, Q), lse.data(), threads);
-  backward(p, reads(out, H, Q), reads(g, H, Q), lse.data(),
-           Gradients<T>{rows(dq, H, Q), rows(dk, G, K), rows(dv, G, K), biased ? dt.data() : nullptr}, 4, threads);
+  Gradients<T> into{rows(dq, H, Q), rows(dk, G, K), rows(dv, G, K), biased ? dt.data() : nullptr};
+  if (K % 2) into.psi = dpsi.data(), into.factor = dfactor.data(), into.slopes = dslopes.data(), into.offsets = doffsets.data();
+  backward(p, reads(out, H, Q), reads(g, H, Q), lse.data(), into, 4, threads);
 }
 
 int main() {

@@ -16,6 +16,7 @@ from lengthen.backends.native.lower import lower
 from lengthen.core import Causal, Coordinates, DistanceTerm, Layout, Refusal, Scheme, Shape, build, order
 from lengthen.core.patterns import Beyond, Pattern
 from lengthen.methods.alibi import ALiBi
+from lengthen.methods.fire import FIRE
 from lengthen.methods.sinks import Sinks
 from lengthen.methods.window import Window
 
@@ -86,6 +87,72 @@ def test_hostile_shapes_forward_and_all_gradients(shape):
     for name, a, b in zip("qkvt", mine, torch.autograd.grad(expected, exact, g), strict=True):
         # With one key, the true gradients of q, k and the table are zero.
         assert relative(a, b) < 1e-5 or (keys == 1 and a.abs().max() < 1e-5), name
+
+
+def fire_written_out(term, i, j):
+    """MLP(psi(i - j) / (psi(max(i, L)) + 1e-6)), psi(x) = ln(|c x| + 1): [H, Q, K] in float64 with gradients."""
+    up, down, c = term.up, term.down, term.c.double()
+    psi = lambda x: ((c * x).abs() + 1).log()
+    x = psi((i - j).double()) / (psi(torch.maximum(i.double(), (term.multiplier.double() * term.threshold).abs())) + 1e-6)
+    hidden = (x[..., None] * up.weight[:, 0].double() + up.bias.double()).relu()
+    return (hidden @ down.weight.double().T + down.bias.double()).movedim(-1, -3)
+
+
+@needs_kernel
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a table"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_fire_and_the_gradients_of_all_it_learns(shape, beside):
+    """float32 within 1e-5 of float64; the threshold lies inside, so that its multiplier learns too."""
+    _, heads, _, queries, keys, _ = shape
+    torch.manual_seed(1)
+    inputs, term = tensors(*shape), FIRE(heads, threshold=keys - queries / 2)
+    terms = [term, ALiBi(heads)] if beside else [term]
+    i, j = last_rows(queries, keys)
+    out = attend(Scheme(terms=terms), *inputs, backend="native")
+    bias = fire_written_out(term, i, j) + (ALiBi(heads).at((i - j).double()) if beside else 0.0)
+    expected = written_out(*inputs, bias, j <= i)
+    assert relative(out, expected) < 1e-5
+    # The last bias moves all scores of a row alike: its gradient is nothing but rounding.
+    learned = [*inputs, *term.up.parameters(), term.down.weight, term.c, term.multiplier]
+    grad = torch.randn(out.shape, generator=torch.Generator().manual_seed(2))
+    got = torch.autograd.grad(out, learned, grad)
+    wanted = torch.autograd.grad(expected, learned, grad.double())
+    for mine, true in zip(got, wanted, strict=True):
+        assert (mine.double() - true).abs().max() <= 1e-5 * max(1.0, true.abs().max())
+
+
+@needs_kernel
+def test_fire_by_finite_differences():
+    torch.manual_seed(3)
+    inputs, term = tensors(2, 2, 1, 9, 14, 4, torch.float64), FIRE(2, threshold=8.0, hidden=6).double()
+    names, values = zip(*term.named_parameters(), strict=True)
+
+    def run(q, k, v, *learned):
+        with torch.nn.utils.stateless._reparametrize_module(term, dict(zip(names, learned, strict=True))):
+            return attend(Scheme(terms=[term]), q, k, v, backend="native")
+
+    assert torch.autograd.gradcheck(run, (*inputs, *(p.detach().requires_grad_() for p in values)), atol=1e-6)
+
+
+@needs_kernel
+def test_fire_over_padded_rows_and_packed_documents():
+    """Rows of a batch that begin at different places, and documents whose positions restart: as the dense backend, float64."""
+    torch.manual_seed(4)
+    q, k, v = tensors(2, 3, 3, 90, 90, 8, torch.float64)
+    term = FIRE(3, threshold=20.0).double()
+    column, start = torch.arange(90), torch.tensor([[0], [37]])
+    valid = column >= start
+    padded = torch.where(valid, column - start, -1)
+    doc = (column[None] >= 40).long()
+    packed = column[None] - 40 * doc
+    for line in (Coordinates(padded, padded, valid=valid), Coordinates(packed, packed, doc=doc)):
+        learned = [q, k, v, *term.up.parameters(), term.c]
+        results = []
+        for backend in ("native", "dense"):
+            out = attend(Scheme(terms=[term]), q, k, v, Layout(line, line), backend=backend)
+            results.append([out, *torch.autograd.grad(out.square().sum(), learned)])
+        for mine, true in zip(*results, strict=True):
+            torch.testing.assert_close(mine, true, rtol=1e-10, atol=1e-10)
 
 
 @needs_kernel
@@ -160,10 +227,13 @@ def test_a_visible_nan_stays_one_whatever_its_payload(bits):
 def test_shapes_can_be_traced_without_data():
     q, k = torch.empty(2, 4, 7, 8, device="meta"), torch.empty(2, 2, 9, 8, device="meta")
     table, seen = torch.empty(4, 15, device="meta"), torch.empty(1, 7, 1, 2, dtype=torch.int32, device="meta")
-    out, lse = torch.ops.lengthen.attention(q, k, k, table, seen, 1.0)
-    grads = torch.ops.lengthen.attention_backward(out, q, k, k, out, lse, table, seen, 1.0, True)
+    shapes = (31,), (1, 7), (4, 3), (4, 3), (4,)
+    warp = [*(torch.empty(s, device="meta") for s in shapes), torch.empty(1, 7, 2, dtype=torch.int32, device="meta")]
+    out, lse = torch.ops.lengthen.attention(q, k, k, table, warp, seen, 1.0)
+    *grads, of_warp = torch.ops.lengthen.attention_backward(out, q, k, k, out, lse, table, warp, seen, 1.0, True, True)
     assert (out.shape, lse.shape) == (q.shape, q.shape[:3])
     assert [g.shape for g in grads] == [q.shape, k.shape, k.shape, table.shape]
+    assert [tuple(g.shape) for g in of_warp] == list(shapes[:4])
 
 
 @needs_kernel
@@ -314,6 +384,7 @@ import torch, warnings
 from lengthen.backends import BACKENDS, attend, choose
 from lengthen.core import Layout, Scheme
 from lengthen.methods.alibi import ALiBi
+from lengthen.methods.fire import FIRE
 torch.manual_seed(0)
 q, k, v = torch.randn(3, 1, 2, 40, 8)
 scheme = Scheme(terms=[ALiBi(2)])

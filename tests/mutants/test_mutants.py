@@ -4,9 +4,9 @@ import pytest
 
 from lengthen.conformance import CHECKS, Check, check_scheme
 
-from . import machinery, positions, rotations, terms
+from . import machinery, native, positions, rotations, terms
 
-MUTANTS = (*terms.MUTANTS, *rotations.MUTANTS, *positions.MUTANTS, *machinery.MUTANTS)
+MUTANTS = (*terms.MUTANTS, *rotations.MUTANTS, *positions.MUTANTS, *machinery.MUTANTS, *native.MUTANTS)
 
 
 def name_of(mutant):

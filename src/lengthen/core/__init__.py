@@ -19,6 +19,8 @@ from .stages import (
     Temperature,
     Tile,
     ValueTerm,
+    Warp,
+    WarpedTerm,
 )
 
 __all__ = [
@@ -52,6 +54,8 @@ __all__ = [
     "UnknownNameError",
     "UsageError",
     "ValueTerm",
+    "Warp",
+    "WarpedTerm",
     "build",
     "build_layers",
     "compose",

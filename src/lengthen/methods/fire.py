@@ -4,20 +4,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lengthen.core import Needs, Scheme, ScoreTerm, Tile, method
+from lengthen.core import Scheme, Tile, Warp, WarpedTerm, method
 from lengthen.core.errors import require_count, require_positive
 
 
-class FIRE(ScoreTerm):
+class FIRE(WarpedTerm):
     """b_h(i, j) = MLP_h(psi(i - j) / (psi(max(i, L)) + 1e-6)), psi(x) = ln(|c x| + 1), nats.
 
     i, j are the positions of query and key, from zero. The MLP is 1 -> 32 -> H with ReLU and biases. Learned: the MLP,
     c (from 0.1) and the multiplier of the threshold L = |multiplier * `threshold`| (from 1), as in the paper's listing.
     The normaliser depends on the query's own position: not a function of the distance, and not shift-invariant.
-    Computed in float32 or better; the MLP costs 32 numbers per (query, key) of a tile.
+    Computed in float32 or better; the MLP costs 32 numbers per (query, key) of a tile, where it is not lowered to a `Warp`:
+    a network of ReLUs with one input is piecewise linear in it.
     """
-
-    needs = Needs.POSITIONS
 
     def __init__(self, heads: int, threshold: float = 512.0, hidden: int = 32, c: float = 0.1):
         super().__init__()
@@ -32,9 +31,12 @@ class FIRE(ScoreTerm):
 
     def normalised(self, tile: Tile) -> Tensor:
         """What the MLP reads: [B|1, Q, K], from 0 at the query itself towards 1 at position zero."""
-        threshold = (self.multiplier.to(tile.dtype) * self.threshold).abs()
-        reach = torch.maximum(tile.q_pos.to(tile.dtype), threshold)
-        return self._psi(tile.distance) / (self._psi(reach)[:, :, None] + 1e-6)
+        return self._psi(tile.distance) / self._reach(tile.q_pos.to(tile.dtype))[:, :, None]
+
+    def _reach(self, q_pos: Tensor) -> Tensor:
+        """psi(max(i, L)) + 1e-6."""
+        threshold = (self.multiplier.to(q_pos.dtype) * self.threshold).abs()
+        return self._psi(torch.maximum(q_pos, threshold)) + 1e-6
 
     def _psi(self, steps: Tensor) -> Tensor:
         return torch.log1p((self.c.to(steps.dtype) * steps).abs())
@@ -44,6 +46,17 @@ class FIRE(ScoreTerm):
             x = self.normalised(tile)[..., None]
             x = F.linear(x, self.up.weight.to(x.dtype), self.up.bias.to(x.dtype)).relu()
             return F.linear(x, self.down.weight.to(x.dtype), self.down.bias.to(x.dtype)).movedim(-1, 1)
+
+    def warp(self, distance: Tensor, q_pos: Tensor) -> Warp:
+        """Hidden unit k changes sides at x = -bias / weight; between two knots, the active ones add up to one line."""
+        weight, bias, down = (t.double() for t in (self.up.weight[:, 0], self.up.bias, self.down.weight))
+        with torch.no_grad():
+            crossings = -bias / weight
+            knots = crossings[crossings.isfinite() & (crossings > 0)].sort().values
+            ends = torch.cat((knots.new_zeros(1), knots, knots[-1:] + 1.0 if len(knots) else knots.new_ones(1)))
+            active = (weight * ends[:-1, None].lerp(ends[1:, None], 0.5) + bias > 0).double()
+        slopes, offsets = down @ (active * weight).T, down @ (active * bias).T + self.down.bias.double()[:, None]
+        return Warp(self._psi(distance), 1 / self._reach(q_pos.double()), knots, slopes, offsets)
 
 
 @method("fire", family="additive bias", paper="2310.04418")

@@ -1,7 +1,8 @@
 """The backend of the fused kernel, its gradients and the merging of branches."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ _INTERVALS = 8
 
 
 class Native:
-    """softmax(scale q k^T + table) v on a CPU, forward and backward, in memory that grows with Q + K.
+    """softmax(scale q k^T + table + warp) v on a CPU, forward and backward, in memory that grows with Q + K.
 
     Tiles that no row sees are skipped, and so are tiles too faint to matter. With |q|, |k| the largest norms of a tile's
     queries and keys and t its largest entry of the table, no score exceeds scale |q| |k| + t (Cauchy and Schwarz); where
@@ -29,7 +30,7 @@ class Native:
     float16 and bfloat16 are computed in float32. Deterministic for a given number of threads.
     """
 
-    name, serves, value_terms, branches = "native", Needs.DISTANCE, False, True
+    name, serves, value_terms, branches = "native", Needs.WARPED, False, True
 
     def refusal(self, plan: Plan) -> str | None:
         if plan.q.device.type != "cpu":
@@ -58,9 +59,11 @@ class Native:
     def __call__(self, plan: Plan) -> Tensor:
         parts = plan.branches or (plan,)
         lowered = tuple(lower(p) for p in parts)
-        turned = [t for p in parts for t in (p.q, p.k)]
-        tables = [piece.table for piece in lowered]
-        return _Attention.apply(lowered, plan.scale, plan.dtype, plan.v, *turned, *tables)
+        read = [
+            (part.q, part.k, low.table, *(low.warp[:4] if low.warp else _NO_WARP))
+            for part, low in zip(parts, lowered, strict=True)
+        ]
+        return _Attention.apply(lowered, plan.scale, plan.dtype, plan.v, *chain.from_iterable(read))
 
 
 @dataclass(frozen=True)
@@ -71,22 +74,28 @@ class _Piece:
     k: Tensor
     v: Tensor
     table: Tensor | None
+    warp: tuple[Tensor, ...]
     seen: Tensor
     scale: float
 
     def forward(self) -> tuple[Tensor, Tensor]:
         """Output [B, H, Q, D] and log-sum-exp [B, H, Q] in base 2."""
-        return torch.ops.lengthen.attention(self.q, self.k, self.v, self.table, self.seen, self.scale)
+        return torch.ops.lengthen.attention(self.q, self.k, self.v, self.table, self.warp, self.seen, self.scale)
 
-    def backward(self, grad: Tensor, out: Tensor, lse: Tensor, of_table: bool) -> tuple[Tensor, ...]:
-        """Gradients of q, k, v and table, where `out` and `lse` may be those of several pieces merged."""
+    def backward(self, grad: Tensor, out: Tensor, lse: Tensor, of_table: bool, of_warp: bool) -> tuple:
+        """Gradients of q, k, v, table and warp, where `out` and `lse` may be those of several pieces merged."""
         return torch.ops.lengthen.attention_backward(
-            grad, self.q, self.k, self.v, out, lse, self.table, self.seen, self.scale, of_table
+            grad, self.q, self.k, self.v, out, lse, self.table, self.warp, self.seen, self.scale, of_table, of_warp
         )
 
 
+_NO_WARP = (None,) * 4
+_EACH = 7
+"""Tensors of a piece: q, k, table, and psi, factor, slopes and offsets of a warp."""
+
+
 class _Attention(torch.autograd.Function):
-    """One softmax over pieces that see different keys: v, then q and k of each piece, then their tables."""
+    """One softmax over pieces that see different keys: v, then what each piece reads."""
 
     @staticmethod
     def forward(ctx, lowered: Sequence[Lowered], scale: float, kind: torch.dtype, v: Tensor, *tensors: Tensor | None) -> Tensor:
@@ -100,23 +109,25 @@ class _Attention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad: Tensor):
         v, out, lse, *tensors = ctx.saved_tensors
-        lowered, _, kind = ctx.settings
-        grad, of_v, of_tensors, n = side_by_side(grad.to(kind)), None, [None] * len(tensors), len(lowered)
+        kind = ctx.settings[-1]
+        grad, of_v, of_tensors = side_by_side(grad.to(kind)), None, []
         for i, piece in enumerate(_pieces(*ctx.settings, v, tensors)):
-            of_table = ctx.needs_input_grad[4 + 2 * n + i]
-            dq, dk, dv, dt = piece.backward(grad, out, lse, of_table)
+            wanted = ctx.needs_input_grad[4 + _EACH * i :][:_EACH]
+            dq, dk, dv, dt, dw = piece.backward(grad, out, lse, wanted[2], any(wanted[3:]))
             of_v = dv if of_v is None else of_v.add_(dv)
-            of_tensors[2 * i], of_tensors[2 * i + 1] = dq.to(tensors[2 * i].dtype), dk.to(tensors[2 * i + 1].dtype)
-            of_tensors[2 * n + i] = dt if of_table else None
+            q, k = tensors[_EACH * i], tensors[_EACH * i + 1]
+            of_tensors += [dq.to(q.dtype), dk.to(k.dtype), dt if wanted[2] else None, *(dw if dw else _NO_WARP)]
         return None, None, None, of_v.to(v.dtype), *of_tensors
 
 
 def _pieces(
     lowered: Sequence[Lowered], scale: float, kind: torch.dtype, v: Tensor, tensors: Sequence[Tensor | None]
-) -> list[_Piece]:
-    v, n = side_by_side(v.to(kind)), len(lowered)
-    turned = [side_by_side(t.to(kind)) for t in tensors[: 2 * n]]
-    return [_Piece(turned[2 * i], turned[2 * i + 1], v, tensors[2 * n + i], lowered[i].seen, scale) for i in range(n)]
+) -> Iterator[_Piece]:
+    v = side_by_side(v.to(kind))
+    for i, low in enumerate(lowered):
+        q, k, table, *warp = tensors[_EACH * i :][:_EACH]
+        lines = (*warp, *low.warp[4:]) if low.warp else ()
+        yield _Piece(side_by_side(q.to(kind)), side_by_side(k.to(kind)), v, table, lines, low.seen, scale)
 
 
 def _merge(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:

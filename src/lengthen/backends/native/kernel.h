@@ -182,6 +182,16 @@ template <class T> inline bool sound(const Rows<const T>& x, int64_t b, int64_t 
   return good;
 }
 
+// A bias that is piecewise linear in x = psi(distance) factor(row): slopes[h, s] x + offsets[h, s], with s the number of
+// knots below x. psi rises with the distance, so the columns of a segment adjoin.
+template <class T> struct Warp {
+  const T* psi = nullptr;                             // laid out as a table, and 16 more that are finite
+  const T *factor = nullptr, *slopes = nullptr, *offsets = nullptr;  // [1 or B, Q], [H, S + 1], [H, S + 1]; times log2(e)
+  const T* top = nullptr;                             // [H]: no bias of the head is larger
+  const int32_t* edges = nullptr;                     // [1 or B, Q, S], falling: x lies above knot s on columns below edges[s]
+  int64_t factor_stride = 0, edges_stride = 0, S = 0;  // strides of 0: rows of the batch share them
+};
+
 template <class T> struct Problem {
   int64_t B, H, G, Q, K, D;
   Rows<const T> q, k, v;
@@ -190,6 +200,7 @@ template <class T> struct Problem {
   int64_t table_stride = 0;        // 0: heads share it
   const int32_t* seen = nullptr;   // [1 or B, Q, n, 2]: half-open intervals of keys
   int64_t seen_stride = 0, n = 0;  // 0: rows of the batch share them
+  Warp<T> warp{};
   const int32_t* seen_by(int64_t b, int64_t r) const { return seen + b * seen_stride + r * n * 2; }
 };
 
@@ -229,6 +240,32 @@ template <class T> struct Visible {
   }
 };
 
+// Calls each(s, from, to) for the segments of the warp that columns first .. first + wide of row r meet, from the left.
+template <class T, class Each> inline void pieces(const Problem<T>& p, int64_t b, int64_t r, int64_t first, int64_t wide, Each&& each) {
+  const int32_t* edges = p.warp.edges + b * p.warp.edges_stride + r * p.warp.S;
+  int64_t from = 0;
+  for (int64_t s = p.warp.S; s >= 0 && from < wide; --s) {
+    const int64_t to = s ? std::min<int64_t>(edges[s - 1] - first, wide) : wide;
+    if (to > from) each(s, from, to), from = to;
+  }
+}
+
+// What is added to the scores of a row of a tile, in base 2: the table, or in `room` the warp with it; null: nothing.
+template <class T> inline const T* added(const Problem<T>& p, int64_t b, int64_t h, int64_t r, int64_t first, int64_t wide, T* room) {
+  constexpr int64_t W = Simd<T>::W;
+  const int64_t at = p.Q - 1 - r + first;
+  const T* table = p.table ? p.table + h * p.table_stride + at : nullptr;
+  if (!p.warp.psi) return table;
+  const T *psi = p.warp.psi + at, factor = p.warp.factor[b * p.warp.factor_stride + r];
+  const T *slopes = p.warp.slopes + h * (p.warp.S + 1), *offsets = p.warp.offsets + h * (p.warp.S + 1);
+  pieces(p, b, r, first, wide, [&](int64_t s, int64_t from, int64_t to) {  // what it writes too far, the next piece corrects
+    const T slope = slopes[s] * factor, offset = offsets[s];
+    for (int64_t c = from; c < to; c += W) store(room + c, load(psi + c) * slope + offset);
+  });
+  if (table) for (int64_t c = 0; c < wide; ++c) room[c] += table[c];
+  return room;
+}
+
 // Largest score of the table over runs of columns, so that a tile's largest is a few comparisons.
 template <class T> struct TableTop {
   static constexpr int64_t RUN = 32;
@@ -246,6 +283,9 @@ template <class T> struct TableTop {
       }
   }
   T over(const Problem<T>& p, int64_t h, int64_t first, int64_t last) const {
+    return table_over(p, h, first, last) + (p.warp.psi ? p.warp.top[h] : T(0));
+  }
+  T table_over(const Problem<T>& p, int64_t h, int64_t first, int64_t last) const {
     if (!p.table) return 0;
     first = std::max<int64_t>(first, 0), last = std::min(last, p.Q + p.K - 2);
     T t = -std::numeric_limits<T>::infinity();
@@ -337,12 +377,11 @@ void forward(const Problem<T>& p, Rows<T> out, T* lse, Parallel&& parallel) {
     const int64_t block = visible.rows - 1 - i / (p.B * p.H), bh = i % (p.B * p.H), b = bh / p.H, h = bh % p.H, g = h / (p.H / p.G);
     const int64_t r0 = block * R, rows = std::min(R, p.Q - r0);
     thread_local std::vector<T> memory;
-    memory.resize(R * C + C + R * DP + W);
-    T *s = memory.data(), *spare = s + R * C, *o = spare + C;
+    memory.resize(R * C + 2 * C + R * DP + W);
+    T *s = memory.data(), *spare = s + R * C, *o = spare + C, *room = o + R * DP;
     T top[R], total[R];
     std::fill(o, o + R * DP, T(0)), std::fill(top, top + R, -infinity), std::fill(total, total + R, T(0));
     const T loudest = longest(p.q, b, h, r0, rows, p.D);
-    const T* bias_of_head = p.table ? p.table + h * p.table_stride : nullptr;
     for (int64_t t = tiles.count - 1; t >= 0; --t) {
       const int64_t c0 = t * C, held = std::min(C, p.K - c0), tile = (b * p.G + g) * tiles.count + t;
       const Cut cut = visible.tile(b, block, c0, held);
@@ -356,7 +395,7 @@ void forward(const Problem<T>& p, Rows<T> out, T* lse, Parallel&& parallel) {
                         tiles.keys_t.data() + tile * C * p.D + cut.first * p.D, p.D * N, s, C);
       for (int64_t r = 0; r < rows; ++r) {
         T* row = s + r * C;
-        const T* bias = bias_of_head ? bias_of_head + (p.Q - 1 - r0 - r) + first : nullptr;
+        const T* bias = added(p, b, h, r0 + r, first, wide, room);
         const T most_here = score_row(p, b, r0 + r, first, wide, scale2, bias, row, spare);
         if (most_here == -infinity) {
           std::fill(row, row + wide, T(0));
@@ -404,7 +443,7 @@ void forward_few(const Problem<T>& p, Rows<T> out, T* lse, Parallel&& parallel) 
   std::vector<T> partial(p.B * p.H * p.Q * chunks * (D + 2));  // largest score, sum, output
   parallel(p.B * p.G * chunks, [&](int64_t i) {
     const int64_t chunk = i % chunks, g = i / chunks % p.G, b = i / chunks / p.G, c0 = chunk * CHUNK, wide = std::min(CHUNK, p.K - c0);
-    T s[CHUNK + W], spare[CHUNK + W];
+    T s[CHUNK + W], spare[CHUNK + W], room[CHUNK + W];
     for (int64_t h = g * group; h < (g + 1) * group; ++h)
       for (int64_t r = 0; r < p.Q; ++r) {
         T* to = partial.data() + (((b * p.H + h) * p.Q + r) * chunks + chunk) * (D + 2);
@@ -417,7 +456,7 @@ void forward_few(const Problem<T>& p, Rows<T> out, T* lse, Parallel&& parallel) 
         if (first >= last) continue;
         const T* q = p.q.at(b, h, r);
         for (int64_t c = first; c < last; ++c) s[c - first] = dot(q, p.k.at(b, g, c0 + c), D);
-        const T* bias = p.table ? p.table + h * p.table_stride + (p.Q - 1 - r) + c0 + first : nullptr;
+        const T* bias = added(p, b, h, r, c0 + first, last - first, room);
         to[0] = score_row(p, b, r, c0 + first, last - first, p.scale * T(LOG2E), bias, s, spare);
         for (int64_t c = 0; c < last - first; c += W) store(s + c, exp2v(load(s + c) - to[0]));
         T *o = to + 2, total = 0;
@@ -453,6 +492,34 @@ void forward_few(const Problem<T>& p, Rows<T> out, T* lse, Parallel&& parallel) 
 template <class T> struct Gradients {
   Rows<T> q, k, v;
   T* table = nullptr;  // [1 or H, Q + K - 1], in the units of the table, or null
+  T *psi = nullptr, *factor = nullptr, *slopes = nullptr, *offsets = nullptr;  // of the warp, or all null
+};
+
+// What one item of the backward pass finds of the warp's gradients. x is d loss / d bias of a row of a tile, zero where unseen.
+template <class T> struct WarpSums {
+  T *psi, *factor;           // [Q + K - 1], [Q]
+  double *slopes, *offsets;  // [S + 1]: rows of x add up to nothing, so that what is left is small beside its parts
+  // Adds x psi and x over the segments, and leaves x slope factor in `room`, for the diagonals.
+  void row(const Problem<T>& p, int64_t b, int64_t h, int64_t r, int64_t first, int64_t wide, const T* x, T* room) const {
+    constexpr int64_t W = Simd<T>::W;
+    const T *at = p.warp.psi + p.Q - 1 - r + first, own = p.warp.factor[b * p.warp.factor_stride + r];
+    T of_factor = 0;
+    pieces(p, b, r, first, wide, [&](int64_t s, int64_t from, int64_t to) {
+      const T slope = p.warp.slopes[h * (p.warp.S + 1) + s];
+      Vec<T> sums{}, warped{};
+      int64_t c = from;
+      for (; c + W <= to; c += W) {
+        const Vec<T> y = load(x + c);
+        sums += y, warped += y * load(at + c);
+        store(room + c, y * (slope * own));
+      }
+      T sum = sum_of<T>(sums), total = sum_of<T>(warped);
+      for (; c < to; ++c) sum += x[c], total += x[c] * at[c], room[c] = x[c] * (slope * own);
+      of_factor += slope * total;
+      slopes[s] += double(own) * total, offsets[s] += sum;
+    });
+    factor[r] += of_factor;
+  }
 };
 
 // Queries and incoming gradients of a head, in panels per block of rows, with what a block's tiles need to know.
@@ -530,6 +597,9 @@ void backward(const Problem<T>& p, Rows<const T> out, Rows<const T> grad, const 
   // are added in a fixed order. Chunk c takes tiles c, c + chunks, ...: equal shares of a triangle.
   const int64_t chunks = threads == 1 || heads >= 4 * threads ? 1 : std::min(tiles, blocks(4 * threads, heads));
   std::vector<T> dq(chunks * heads * p.Q * DP), dk(heads * p.K * DP), dv(dk.size()), dt(into.table ? chunks * heads * length : 0);
+  const int64_t warped = into.psi ? chunks * heads : 0, S = p.warp.S + 1;
+  std::vector<T> of_psi(warped * length), of_factor(warped * p.Q);
+  std::vector<double> of_lines(warped * 2 * S);
   std::vector<int64_t> cost(chunks * heads), order(chunks * heads);
   parallel(chunks * heads, [&](int64_t i) {
     const int64_t chunk = i / heads, b = i % heads / p.H, h = i % heads % p.H;
@@ -544,10 +614,11 @@ void backward(const Problem<T>& p, Rows<const T> out, Rows<const T> grad, const 
 
   parallel(chunks * heads, [&](int64_t nth) {
     const int64_t item = order[nth], chunk = item / heads, bh = item % heads, b = bh / p.H, h = bh % p.H, g = h / group;
-    std::vector<T> memory(2 * R * C + C + W * Diagonals<T>::LENGTH);
-    T *s = memory.data(), *ds = s + R * C, *spare = ds + R * C;
-    const Diagonals<T> diagonals{spare + C};
-    const T* bias_of_head = p.table ? p.table + h * p.table_stride : nullptr;
+    std::vector<T> memory(2 * R * C + 2 * C + W + 2 * W * Diagonals<T>::LENGTH);
+    T *s = memory.data(), *ds = s + R * C, *spare = ds + R * C, *room = spare + C;
+    const Diagonals<T> diagonals{room + C + W}, of_warp{diagonals.at + W * Diagonals<T>::LENGTH};
+    const WarpSums<T> sums_of_warp{of_psi.data() + item * length, of_factor.data() + item * p.Q, of_lines.data() + item * 2 * S,
+                                   of_lines.data() + (item * 2 + 1) * S};
     for (int64_t t = chunk; t < tiles; t += chunks) {
       const int64_t c0 = t * C, held = std::min(C, p.K - c0), tile = (b * p.G + g) * tiles + t;
       for (int64_t block = 0; block < visible.rows; ++block) {
@@ -561,7 +632,7 @@ void backward(const Problem<T>& p, Rows<const T> out, Rows<const T> grad, const 
         product<T, false>(rows, blocks(wide, N), p.D, grad.at(b, h, r0), grad.token, 1, values_t.data() + panel, p.D * N, ds, C);
         for (int64_t r = 0; r < rows; ++r) {
           T *row = s + r * C, *slope = ds + r * C;
-          const T* bias = bias_of_head ? bias_of_head + (p.Q - 1 - r0 - r) + first : nullptr;
+          const T* bias = added(p, b, h, r0 + r, first, wide, room);
           if (score_row(p, b, r0 + r, first, wide, scale2, bias, row, spare) == -std::numeric_limits<T>::infinity()) {
             std::fill(row, row + wide, T(0)), std::fill(slope, slope + wide, T(0));
             continue;
@@ -574,8 +645,13 @@ void backward(const Problem<T>& p, Rows<const T> out, Rows<const T> grad, const 
             store(row + c, e), store(slope + c, shown);
             if (sums) store(sums + c, load(sums + c) + shown);
           }
+          if (!into.psi) continue;
+          sums_of_warp.row(p, b, h, r0 + r, first, wide, slope, room);
+          T* along = of_warp.row(r);
+          for (int64_t c = 0; c < wide; ++c) along[c] += room[c];
         }
         if (into.table) diagonals.fold(first - r0 + p.Q - 1, dt.data() + item * length, length);
+        if (into.psi) of_warp.fold(first - r0 + p.Q - 1, sums_of_warp.psi, length);
         if (known.sound[tile] && rows_of.sound[at]) {
           product<T, true>(wide, DP / N, rows, s, 1, C, rows_of.g.data() + at * R * DP, rows * N, own_dv, DP);
           product<T, true>(wide, DP / N, rows, ds, 1, C, rows_of.q.data() + at * R * DP, rows * N, own_dk, DP);
@@ -616,14 +692,23 @@ void backward(const Problem<T>& p, Rows<const T> out, Rows<const T> grad, const 
         into.q.at(bh / p.H, bh % p.H, r)[d] = sum * p.scale;
       }
   });
-  if (!into.table) return;
-  const int64_t shared = p.table_stride ? p.H : 1;
-  std::fill(into.table, into.table + shared * length, T(0));
-  for (int64_t i = 0; i < chunks * heads; ++i) {
-    T* to = into.table + (p.table_stride ? i % heads % p.H : 0) * length;
-    for (int64_t x = 0; x < length; ++x) to[x] += dt[i * length + x];
-  }
-  for (int64_t x = 0; x < shared * length; ++x) into.table[x] *= T(1 / LOG2E);
+  // In a fixed order, whoever computed them.
+  const auto add_up = [&](T* to, int64_t rows, int64_t n, const auto* from, int64_t step, auto&& row_of) {
+    std::vector<double> sums(rows * n);
+    for (int64_t i = 0; i < chunks * heads; ++i)
+      for (int64_t x = 0; x < n; ++x) sums[row_of(i % heads) * n + x] += from[i * step + x];
+    for (int64_t x = 0; x < rows * n; ++x) to[x] = T(sums[x] / LOG2E);
+  };
+  const auto head_of = [&](int64_t bh) { return bh % p.H; };
+  const auto none = [](int64_t) -> int64_t { return 0; };
+  if (into.table && p.table_stride) add_up(into.table, p.H, length, dt.data(), length, head_of);
+  else if (into.table) add_up(into.table, 1, length, dt.data(), length, none);
+  if (!into.psi) return;
+  add_up(into.psi, 1, length, of_psi.data(), length, none);
+  if (p.warp.factor_stride) add_up(into.factor, p.B, p.Q, of_factor.data(), p.Q, [&](int64_t bh) { return bh / p.H; });
+  else add_up(into.factor, 1, p.Q, of_factor.data(), p.Q, none);
+  add_up(into.slopes, p.H, S, of_lines.data(), 2 * S, head_of);
+  add_up(into.offsets, p.H, S, of_lines.data() + S, 2 * S, head_of);
 }
 
 }  // namespace lengthen

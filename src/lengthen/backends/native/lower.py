@@ -6,7 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lengthen.core import Coordinates, Layout, Pattern, Plan
+from lengthen.core import Coordinates, Layout, Needs, Pattern, Plan, ScoreTerm, Warp
+
+_LOG2E = math.log2(math.e)
+_BEYOND = 16
+"""Entries of psi past its end: the kernel reads whole vectors."""
 
 
 @dataclass(frozen=True)
@@ -14,7 +18,10 @@ class Lowered:
     """One plane of scores for the kernel."""
 
     table: Tensor | None
-    """[H|1, Q + K - 1], nats times log2(e), for row r and column c at c - r + Q - 1; None: no terms. May require a gradient."""
+    """[H|1, Q + K - 1], nats times log2(e), for row r and column c at c - r + Q - 1; None: no such terms. May require a gradient."""
+    warp: tuple[Tensor, ...]
+    """Nothing, or psi [Q + K - 1 + 16] laid out as the table, factor [B|1, Q], slopes and offsets [H, S + 1] in base 2; these
+    may require gradients. Then the largest score of each head [H], and int32 [B|1, Q, S], the first column below each knot."""
     seen: Tensor
     """int32 [1|B, Q, n, 2], half-open intervals of columns."""
 
@@ -26,21 +33,53 @@ def lower(plan: Plan) -> Lowered | str:
     if isinstance(seen, str):
         return seen
     if not plan.terms:
-        return Lowered(None, seen)
+        return Lowered(None, (), seen)
+    warped = [t for t in plan.terms if t.needs == Needs.WARPED]
+    if len(warped) > 1 or (warped and not plan.pattern.causal):
+        return "The native backend takes one warped term, under a causal pattern. Use the sdpa or the blocked backend."
     first = layout.remember("first distance", lambda: _first_distance(layout))
     if isinstance(first, str):
         return first
     key = ("slot table", plan.terms, plan.dtype, torch.is_grad_enabled())
-    return Lowered(layout.remember(key, lambda: _table(plan, first)), seen)
+    table, warp = layout.remember(key, lambda: _added(plan, first))
+    return Lowered(table, warp, seen)
 
 
-def _table(plan: Plan, first: int) -> Tensor:
+def _added(plan: Plan, first: int) -> tuple[Tensor | None, tuple[Tensor, ...]]:
     """Distances fall from that of the last row and the first column. Computed in float64 and rounded once."""
     queries, keys = plan.q.shape[2], plan.k.shape[2]
     farthest = first + queries - 1
+    tables = [t for t in plan.terms if t.needs == Needs.DISTANCE]
     with torch.autocast("cpu", enabled=False):
         distance = torch.arange(farthest, farthest - queries - keys + 1, -1, dtype=torch.float64)
-        return (sum(term.at(distance) for term in plan.terms) * math.log2(math.e)).to(plan.dtype).contiguous()
+        table = (sum(t.at(distance) for t in tables) * _LOG2E).to(plan.dtype).contiguous() if tables else None
+        warped = (t for t in plan.terms if t.needs == Needs.WARPED)
+        return table, next((_warp(t, distance, first, plan) for t in warped), ())
+
+
+def _warp(term: ScoreTerm, distance: Tensor, first: int, plan: Plan) -> tuple[Tensor, ...]:
+    """Knots that no pair reaches are left out."""
+    made = term.warp(distance, plan.layout.q.pos)
+    largest = (made.psi.amax() * made.factor.amax()).detach()
+    kept = made.knots[made.knots < largest]
+    slopes, offsets = (t[:, : len(kept) + 1] * _LOG2E for t in (made.slopes, made.offsets))
+    corners = torch.cat((kept, largest[None]))
+    # The largest of a head lies at x = 0 or at a corner.
+    top = torch.maximum(offsets[:, 0], (slopes * corners + offsets).amax(1)).detach()
+    psi = torch.nn.functional.pad(made.psi, (0, _BEYOND))
+    lines = [t.to(plan.dtype).contiguous() for t in (psi, made.factor, slopes, offsets, top)]
+    return *lines, _edges(made, kept, distance, first)
+
+
+def _edges(warp: Warp, knots: Tensor, distance: Tensor, first: int) -> Tensor:
+    """int32 [B|1, Q, S]: columns before it stand farther than the knot."""
+    back = distance >= 0
+    away, psi = distance[back].flip(0), warp.psi.detach()[back].flip(0).contiguous()
+    at = torch.searchsorted(psi, (knots / warp.factor.detach()[..., None]).contiguous())
+    farther = torch.cat((away, away[-1:] + 1))[at] if len(away) else at.double()
+    rows = torch.arange(warp.factor.shape[1], dtype=torch.float64)[:, None]
+    columns = first + rows - farther + 1 if len(away) else farther
+    return columns.to(torch.int32).contiguous()
 
 
 def _first_distance(layout: Layout) -> int | str:
