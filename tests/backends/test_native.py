@@ -16,6 +16,7 @@ from lengthen.backends.native.lower import lower
 from lengthen.core import Causal, Coordinates, DistanceTerm, Layout, Refusal, Scheme, Shape, build, order
 from lengthen.core.patterns import Beyond, Pattern
 from lengthen.methods.alibi import ALiBi
+from lengthen.methods.dilated import Dilated
 from lengthen.methods.fire import FIRE
 from lengthen.methods.sinks import Sinks
 from lengthen.methods.window import Window
@@ -352,13 +353,41 @@ def test_refusals_are_sentences():
     idx = torch.arange(8)[None]
     skipped = Coordinates(idx, idx + 5 * (idx > 3))
     whole = lower(plan(Scheme(terms=[ALiBi(2)]), Layout(skipped, skipped)))
-    real = lower(plan(Scheme(terms=[ALiBi(2)]), Layout(*[Coordinates(idx, idx / 2)] * 2)))
-    assert "these skip" in whole and "not whole" in real
+    real = lower(plan(Scheme(terms=[ALiBi(2)]), Layout(*[Coordinates(idx, idx.double().sqrt())] * 2)))
+    assert "these skip" in whole and "evenly spaced" in real
     assert "few intervals" in lower(plan(Scheme(pattern=Odd())))
     holes = torch.tensor([[1, 1, 0, 1, 1, 1, 1, 1]]).bool()
     assert "padding splits one" in lower(plan(Scheme(), Layout(*[order(holes, None)] * 2)))
     # Without terms, positions have done their work in the rotation.
     assert not isinstance(lower(plan(Scheme(), Layout(skipped, skipped))), str)
+
+
+@needs_kernel
+@pytest.mark.parametrize("step", [3, 0.25])
+def test_positions_that_step_evenly(step):
+    """Rescaled and strided positions: a score per distance, whole or not."""
+    inputs, term = tensors(2, 4, 2, 30, 80, 8), ALiBi(4)
+    line = Coordinates(torch.arange(80)[None], torch.arange(80)[None] * step)
+    layout = Layout(line.take(slice(50, 80)), line)
+    out = attend(Scheme(terms=[term]), *inputs, layout, backend="native")
+    i, j = last_rows(30, 80)
+    assert relative(out, written_out(*inputs, term.at((i - j).double() * step), j <= i)) < 1e-5
+
+
+@pytest.mark.parametrize("backend", ["native", "sdpa", "blocked"])
+@pytest.mark.parametrize(("tokens", "step"), [(4, 3), (1, 2), (50, 7)])
+def test_dilated_windows_are_windows_among_every_nth_token(tokens, step, backend):
+    if backend == "native" and not kernel().built:
+        pytest.skip(str(kernel().reason))
+    for queries, keys in ((83, 83), (5, 83), (1, 83), (64, 65)):
+        inputs, terms = tensors(2, 4, 2, queries, keys, 8), [ALiBi(4)]
+        out = attend(Scheme(terms=terms, pattern=Dilated(tokens, step)), *inputs, backend=backend)
+        i, j = last_rows(queries, keys)
+        seen = (j <= i) & (i - j <= (tokens - 1) * step) & ((i - j) % step == 0)
+        expected = written_out(*inputs, terms[0].at((i - j).double()), seen)
+        assert relative(out, expected) < 1e-5
+        for mine, true in zip(*(torch.autograd.grad(x.square().sum(), inputs) for x in (out, expected)), strict=True):
+            assert (mine - true).abs().max() < 1e-5 * true.abs().max().clamp_min(1.0)
 
 
 @needs_kernel
@@ -384,6 +413,7 @@ import torch, warnings
 from lengthen.backends import BACKENDS, attend, choose
 from lengthen.core import Layout, Scheme
 from lengthen.methods.alibi import ALiBi
+from lengthen.methods.dilated import Dilated
 from lengthen.methods.fire import FIRE
 torch.manual_seed(0)
 q, k, v = torch.randn(3, 1, 2, 40, 8)

@@ -93,6 +93,10 @@ def attend(
         )
     if {len(layout.q.idx), len(layout.k.idx)} - {1, len(q)}:
         raise UsageError(f"The layout stands for {len(layout.q.idx)} and {len(layout.k.idx)} rows, got {len(q)}.")
+    thin = scheme.pattern.step > 1 and layout.in_order and not scheme.branches
+    streams = [s for s in (*q_streams, *k_streams) if s is not None]
+    if thin and backend != "dense" and not streams:
+        return _by_residue(scheme, q, k, v, layout, backend=backend, scale=scale, keys_turned=keys_turned)
     out = []
     for rows in scheme.blocks(layout):
         columns = _columns(scheme, layout, rows)
@@ -110,6 +114,18 @@ def attend(
         )
         out.append(choose(plan, backend)(plan))
     return out[0] if len(out) == 1 else torch.cat(out, dim=2)
+
+
+def _by_residue(scheme: Scheme, q: Tensor, k: Tensor, v: Tensor, layout: Layout, **how) -> Tensor:
+    """Queries that share no key with others, each lot in order among its own keys."""
+    step, thinned = scheme.pattern.step, scheme.with_pattern(scheme.pattern.thinned)
+    out = q.new_empty(*q.shape[:3], v.shape[-1], dtype=v.dtype)
+    for first in range(min(step, q.shape[2])):
+        residue = (int(layout.q.idx[0, 0]) + first) % step
+        keys = slice((residue - int(layout.k.idx[0, 0])) % step, None, step)
+        rows = slice(first, None, step)
+        out[:, :, rows] = attend(thinned, q[:, :, rows], k[:, :, keys], v[:, :, keys], layout.every(step, residue), **how)
+    return out
 
 
 def _require_fitting(q: Tensor, k: Tensor, v: Tensor) -> None:

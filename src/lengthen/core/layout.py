@@ -66,6 +66,12 @@ class Coordinates:
         part.__dict__.update({fact: True for fact in ("in_order", "is_run") if self.__dict__.get(fact)})
         return part
 
+    def thinned(self, step: int, first: int) -> "Coordinates":
+        """Every `step`-th token from the one numbered `first`, of one document in order."""
+        part = Coordinates(self.idx[:, first::step] // step, self.pos[:, first::step])
+        part.__dict__["in_order"] = True
+        return part
+
 
 def _steps_by_one(t: Tensor) -> bool:
     return bool((t == t[:1]).all()) and bool((t.diff(dim=1) == 1).all())
@@ -97,6 +103,15 @@ class Layout:
         return self.q.is_run and self.k.is_run and self.shift == self.order_shift
 
     @cached_property
+    def stride(self) -> int | float | None:
+        """By how much `pos` steps from token to token, if by the same on both sides in order; a single token steps as others do."""
+        if not self.in_order:
+            return None
+        steps = {s for c in (self.q, self.k) if c.tokens > 1 for s in c.pos.diff(dim=1).unique().tolist()}
+        alike = all(bool((c.pos == c.pos[:1]).all()) for c in (self.q, self.k))
+        return (next(iter(steps)) if steps else 1) if len(steps) <= 1 and alike else None
+
+    @cached_property
     def order_shift(self) -> int:
         """`q.idx[0] - k.idx[0]` of a run, in tokens."""
         return int(self.q.idx[0, 0] - self.k.idx[0, 0])
@@ -111,6 +126,11 @@ class Layout:
         if key not in self.memo:
             self.memo[key] = make()
         return self.memo[key]
+
+    def every(self, step: int, start: int) -> "Layout":
+        """Of sides in order, the tokens whose `idx` is `start` modulo `step`, counted anew; shared by all layers."""
+        thin = lambda c: c.thinned(step, (start - int(c.idx[0, 0])) % step)
+        return self.remember(("every", step, start), lambda: Layout(thin(self.q), thin(self.k)))
 
     def part(self, rows: slice, columns: slice = slice(None)) -> "Layout":
         """The layout of some queries and some keys, itself shared by all layers."""

@@ -19,6 +19,13 @@ class Pattern(ABC):
     """Depends on i - j only."""
     causal: bool = False
     """Never shows a key behind the query."""
+    step: int = 1
+    """Shows only keys that lie a multiple of so many tokens from the query."""
+
+    @property
+    def thinned(self) -> "Pattern":
+        """What it shows among every `step`-th token, counted without those between."""
+        return self
 
     @abstractmethod
     def __call__(self, i: Tensor, j: Tensor) -> Tensor:

@@ -37,29 +37,37 @@ def lower(plan: Plan) -> Lowered | str:
     warped = [t for t in plan.terms if t.needs == Needs.WARPED]
     if len(warped) > 1 or (warped and not plan.pattern.causal):
         return "The native backend takes one warped term, under a causal pattern. Use the sdpa or the blocked backend."
-    first = layout.remember("first distance", lambda: _first_distance(layout))
-    if isinstance(first, str):
-        return first
+    ramp = layout.remember("ramp", lambda: _ramp(layout))
+    if isinstance(ramp, str):
+        return ramp
     key = ("slot table", plan.terms, plan.dtype, torch.is_grad_enabled())
-    table, warp = layout.remember(key, lambda: _added(plan, first))
+    table, warp = layout.remember(key, lambda: _added(plan, ramp))
     return Lowered(table, warp, seen)
 
 
-def _added(plan: Plan, first: int) -> tuple[Tensor | None, tuple[Tensor, ...]]:
+@dataclass(frozen=True)
+class _Ramp:
+    """Every visible pair of row r and column c stands at distance first + step (r - c)."""
+
+    first: float
+    step: float
+
+
+def _added(plan: Plan, ramp: _Ramp) -> tuple[Tensor | None, tuple[Tensor, ...]]:
     """Distances fall from that of the last row and the first column. Computed in float64 and rounded once."""
     queries, keys = plan.q.shape[2], plan.k.shape[2]
-    farthest = first + queries - 1
     tables = [t for t in plan.terms if t.needs == Needs.DISTANCE]
     with torch.autocast("cpu", enabled=False):
-        distance = torch.arange(farthest, farthest - queries - keys + 1, -1, dtype=torch.float64)
+        apart = torch.arange(queries - 1, -keys, -1, dtype=torch.float64)
+        distance = ramp.first + ramp.step * apart
         table = (sum(t.at(distance) for t in tables) * _LOG2E).to(plan.dtype).contiguous() if tables else None
         warped = (t for t in plan.terms if t.needs == Needs.WARPED)
-        return table, next((_warp(t, distance, first, plan) for t in warped), ())
+        return table, next((_warp(t, apart, ramp, plan) for t in warped), ())
 
 
-def _warp(term: ScoreTerm, distance: Tensor, first: int, plan: Plan) -> tuple[Tensor, ...]:
-    """Knots that no pair reaches are left out."""
-    made = term.warp(distance, plan.layout.q.pos)
+def _warp(term: ScoreTerm, apart: Tensor, ramp: _Ramp, plan: Plan) -> tuple[Tensor, ...]:
+    """Knots that no pair reaches are left out. apart: row minus column, falling."""
+    made = term.warp(ramp.first + ramp.step * apart, plan.layout.q.pos)
     largest = (made.psi.amax() * made.factor.amax()).detach()
     kept = made.knots[made.knots < largest]
     slopes, offsets = (t[:, : len(kept) + 1] * _LOG2E for t in (made.slopes, made.offsets))
@@ -68,28 +76,34 @@ def _warp(term: ScoreTerm, distance: Tensor, first: int, plan: Plan) -> tuple[Te
     top = torch.maximum(offsets[:, 0], (slopes * corners + offsets).amax(1)).detach()
     psi = torch.nn.functional.pad(made.psi, (0, _BEYOND))
     lines = [t.to(plan.dtype).contiguous() for t in (psi, made.factor, slopes, offsets, top)]
-    return *lines, _edges(made, kept, distance, first)
+    return *lines, _edges(made, kept, apart, ramp)
 
 
-def _edges(warp: Warp, knots: Tensor, distance: Tensor, first: int) -> Tensor:
+def _edges(warp: Warp, knots: Tensor, apart: Tensor, ramp: _Ramp) -> Tensor:
     """int32 [B|1, Q, S]: columns before it stand farther than the knot."""
-    back = distance >= 0
-    away, psi = distance[back].flip(0), warp.psi.detach()[back].flip(0).contiguous()
+    back = ramp.first + ramp.step * apart >= 0
+    away, psi = apart[back].flip(0), warp.psi.detach()[back].flip(0).contiguous()
     at = torch.searchsorted(psi, (knots / warp.factor.detach()[..., None]).contiguous())
-    farther = torch.cat((away, away[-1:] + 1))[at] if len(away) else at.double()
     rows = torch.arange(warp.factor.shape[1], dtype=torch.float64)[:, None]
-    columns = first + rows - farther + 1 if len(away) else farther
-    return columns.to(torch.int32).contiguous()
+    if not len(away):
+        return at.to(torch.int32).contiguous()
+    farther = torch.cat((away, away[-1:] + 1))[at]
+    return (rows - farther + 1).to(torch.int32).contiguous()
+
+
+def _ramp(layout: Layout) -> _Ramp | str:
+    if layout.stride is not None and layout.stride > 0:
+        return _Ramp(float(layout.q.pos[0, 0] - layout.k.pos[0, 0]), layout.stride)
+    first = _first_distance(layout)
+    return first if isinstance(first, str) else _Ramp(first, 1)
 
 
 def _first_distance(layout: Layout) -> int | str:
     """F, if every visible pair of row r and column c stands at distance F + r - c."""
-    if layout.is_run:
-        return layout.shift
     q, k = layout.q, layout.k
     if q.pos.is_floating_point() or k.pos.is_floating_point():
         return (
-            "The native backend reads a table of whole distances, and these positions are not whole. Use the blocked backend."
+            "The native backend reads a table of evenly spaced distances, and these positions are not. Use the blocked backend."
         )
     found: set[int] = set()
     for b in range(_rows(q, k)):
@@ -102,7 +116,7 @@ def _first_distance(layout: Layout) -> int | str:
     return _SKIPS if len(found) > 1 else next(iter(found), 0)
 
 
-_SKIPS = "The native backend needs positions that step by one inside a document, and these skip. Use the sdpa or the blocked backend."
+_SKIPS = "The native backend needs positions that step evenly, by one where there are documents, and these skip. Use the sdpa or the blocked backend."
 
 
 def _seen(layout: Layout, pattern: Pattern) -> Tensor | str:
