@@ -14,6 +14,9 @@ _PUBLIC = {
     "attend": "lengthen.backends",
     "Decoder": "lengthen.models",
     "extend": "lengthen.hf",
+    "export": "lengthen.hf",
+    "load": "lengthen.hf",
+    "declared": "lengthen.hf",
 }
 
 __all__ = [*_PUBLIC, "__version__"]

@@ -6,10 +6,18 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 
-def llama_logits(model: PreTrainedModel, ids: Tensor, apart: np.ndarray, inv_freq: np.ndarray, scale: float = 1.0) -> Tensor:
+def llama_logits(
+    model: PreTrainedModel,
+    ids: Tensor,
+    apart: np.ndarray,
+    inv_freq: np.ndarray,
+    scale: float = 1.0,
+    heat: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+) -> Tensor:
     """[T] -> [T, V]. `apart` [T, T]: distance at which each query scores each key, nan where it does not see it.
 
-    `scale` multiplies queries and keys alike.
+    `scale` multiplies queries and keys alike; `heat` [T] multiplies q . k of a query; `bias` [H, T, T] is added, nats.
     """
     w = {name: p.double() for name, p in model.state_dict().items()}
     heads, groups = model.config.num_attention_heads, model.config.num_key_value_heads
@@ -27,6 +35,8 @@ def llama_logits(model: PreTrainedModel, ids: Tensor, apart: np.ndarray, inv_fre
         for h in range(heads):
             a, b, values = q[h], k[h * groups // heads], v[h * groups // heads]
             scores = torch.einsum("ic,jc,ijc->ij", pairs(a), pairs(b).conj(), turn).real / a.shape[-1] ** 0.5
+            scores = scores if heat is None else scores * torch.from_numpy(heat)[:, None]
+            scores = scores if bias is None else scores + torch.from_numpy(bias[h])
             out.append(scores.masked_fill(hidden, -torch.inf).softmax(-1) @ values)
         x = x + torch.cat(out, dim=-1) @ w[at + "self_attn.o_proj.weight"].T
         y = normed(x, w[at + "post_attention_layernorm.weight"], model.config.rms_norm_eps)

@@ -47,6 +47,10 @@ FAMILIES: dict[str, Callable[[], PreTrainedModel]] = {
     "cohere2": lambda: make(tf.Cohere2Config, tf.Cohere2ForCausalLM, num_hidden_layers=4, sliding_window=16),
     "glm": lambda: make(tf.GlmConfig, tf.GlmForCausalLM, head_dim=16),
     "mixtral": lambda: make(tf.MixtralConfig, tf.MixtralForCausalLM, num_local_experts=4),
+    "qwen2_moe": lambda: make(
+        tf.Qwen2MoeConfig, tf.Qwen2MoeForCausalLM, num_experts=4, moe_intermediate_size=32, shared_expert_intermediate_size=32
+    ),
+    "gemma": lambda: make(tf.GemmaConfig, tf.GemmaForCausalLM, head_dim=16),
     "gemma3": lambda: make(tf.Gemma3TextConfig, tf.Gemma3ForCausalLM, head_dim=16, sliding_window=16, num_hidden_layers=6),
 }
 """Everything that extend() is to take: grouped heads throughout."""

@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from . import bench, check, compare, describe, doctor, list_methods
+from . import advise, bench, check, compare, describe, doctor, extend, list_methods, tune
 
 app = typer.Typer(
     help="Make Transformers work past their training length, and prove it.",
@@ -13,7 +13,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for verb in (compare, check, list_methods, describe, bench, doctor):
+for verb in (compare, check, advise, extend, tune, list_methods, describe, bench, doctor):
     verb.register(app)
 
 

@@ -1,5 +1,6 @@
 """The attention of an extended model, as transformers' AttentionInterface wants it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from transformers.masking_utils import AttentionMaskInterface
 from lengthen.backends import attend
 from lengthen.core import Coordinates, Layout, Refusal, Scheme, UsageError
 
+from .few import attend_few, serves
 from .layout import Places, places
 
 NAME = "lengthen"
@@ -28,6 +30,8 @@ class Carried:
     keys_turned: bool
     """Whether the keys come turned, through the model's rotary module."""
     backend: str | None
+    attend: Callable[..., Tensor] = attend
+    """What computes it: training may take a cheaper one."""
 
 
 def attention(
@@ -45,7 +49,10 @@ def attention(
     carried: Carried = module.__dict__[CARRIED]
     key, value = key[:, :, attention_mask.keys], value[:, :, attention_mask.keys]
     layout = _standing(carried.scheme, attention_mask.stand)
-    out = attend(
+    if carried.backend is None and carried.attend is attend and serves(carried.scheme, query.shape[2]):
+        by = scaling if scaling is not None else query.shape[-1] ** -0.5
+        return attend_few(carried.scheme, query, key, value, layout, by, carried.keys_turned).transpose(1, 2).contiguous(), None
+    out = carried.attend(
         carried.scheme, query, key, value, layout, scale=scaling, backend=carried.backend, keys_turned=carried.keys_turned
     )
     return out.transpose(1, 2).contiguous(), None

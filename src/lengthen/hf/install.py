@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from typing import Any
 
+from torch import nn
 from transformers import PreTrainedConfig
 
 from lengthen.core import Scheme
@@ -13,6 +15,8 @@ from .attention import CARRIED, NAME, Carried
 from .positions import no_documents, rows_of_their_own
 from .rotary import Turning
 from .route import Lowered
+from .rows import ByRow
+from .stamp import Stamp
 from .survey import Layer, Survey
 from .vanilla import rope_parameters
 
@@ -21,12 +25,13 @@ class Installed:
     """Lowered schemes at work in a model, until `remove`; also when nobody holds this record any longer."""
 
     def __init__(self, seen: Survey, lowered: Mapping[str | None, Lowered], backend: str | None):
-        self.model = seen.model
+        self.model, self.seen = seen.model, seen
+        self.before: dict[str, Any] = {}
+        """Entries of the configuration that were changed, as they were."""
         self.ours = any(low.route != "rotary" for low in lowered.values())
         with ExitStack() as self._undo:
             self._replace(seen, lowered)
-            hook = rows_of_their_own if self.ours else no_documents
-            self._undo.callback(seen.slots[0].parent.register_forward_pre_hook(hook, with_kwargs=True).remove)
+            self._hook(seen.slots[0].parent, lowered)
             if self.ours:
                 self._attend(seen, lowered, backend)
             # Reached without an error: what has been done stays until `remove`.
@@ -39,6 +44,15 @@ class Installed:
         for slot in seen.slots:
             setattr(slot.parent, slot.name, turning)
             self._undo.callback(setattr, slot.parent, slot.name, slot.module)
+
+    def _hook(self, decoder: nn.Module, lowered: Mapping[str | None, Lowered]) -> None:
+        stamp, look = Stamp(), rows_of_their_own if self.ours else no_documents
+        rotations = (r for low in lowered.values() for r in (low.rotation, low.scheme.rotation))
+        rows = [r.look for r in rotations if isinstance(r, ByRow)]
+        # The stamp first: what comes next makes room in a cache, which then no longer tells how many tokens it holds.
+        for hook in (stamp.before, *rows, look):
+            self._undo.callback(decoder.register_forward_pre_hook(hook, with_kwargs=True).remove)
+        self._undo.callback(decoder.register_forward_hook(stamp.after).remove)
 
     def _attend(self, seen: Survey, lowered: Mapping[str | None, Lowered], backend: str | None) -> None:
         made: dict[tuple, Carried] = {}
@@ -56,10 +70,12 @@ class Installed:
         """The configuration says what the model now is: its length, and its frequencies where these alone have changed."""
         config: PreTrainedConfig = self.model.config
         changed = {"max_position_embeddings": tokens}
-        if not self.ours:
+        static = not any(isinstance(s.rotation, ByRow) for s in schemes.values())
+        if not self.ours and static:
             changed["rope_parameters"] = rope_parameters(config, schemes, tokens)
         for name, value in changed.items():
-            self._undo.callback(setattr, config, name, getattr(config, name))
+            self.before[name] = getattr(config, name)
+            self._undo.callback(setattr, config, name, self.before[name])
             setattr(config, name, value)
 
     def remove(self) -> None:

@@ -77,6 +77,9 @@ def _line(mask: Tensor | None, tokens: int, device: torch.device | str) -> Coord
 
 def checked_places(mask_function: Any, local_size: int | None = None, device: Any = "cpu", **rest: Any) -> Places:
     """The same, where transformers' own mask is the causal one, or a causal window, at points around its border."""
+    if local_size == 0:
+        # Qwen2-MoE without sliding layers makes a mask for them all the same, which shows nothing and nobody gets.
+        return places(local_size=0, device=device, **rest)
     pattern: Pattern = Causal() if local_size is None else Window(local_size)
     size = local_size if local_size is not None else 64
     at = torch.tensor([0, 1, size - 1, size, size + 1, 2 * size, 2 * size + 1], device=device)

@@ -88,7 +88,7 @@ def _all(factor: float, original: int, maximum: int) -> Lengths:
             original,
             reach,
             f"{factor:g} times the {original} trained tokens reach {reach}; the maximum was left at the trained length and is not "
-            "taken for a limit.",
+            f"taken for a limit. If {original} is the length after scaling, the trained one is {round(original / factor)}: say so.",
         )
     return Lengths(
         factor,

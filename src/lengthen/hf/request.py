@@ -1,50 +1,50 @@
-"""What was asked for, as one scheme per spectrum of the checkpoint, and how long a text it is meant for."""
+"""What was asked for, as one scheme per spectrum of the checkpoint."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from transformers import PreTrainedConfig
 
-from lengthen.core import Method, Refusal, Scheme, Shape, UsageError, compose, parse
-from lengthen.core.errors import require_count, unknown
-from lengthen.methods.rope import Rotary
+from lengthen.core import Adaptive, FrequencyRule, Method, Refusal, Scheme, Shape, UsageError, compose, parse
+from lengthen.core.errors import unknown
+from lengthen.methods.rope import Rotary, rotary_scheme
 
-from .own import kind_of, rules
+from .own import own_spectra, settled
+from .rows import by_row
 from .survey import Survey
+from .target import Tokens
 
-Request = str | Scheme | Mapping[str, str | Scheme | None]
-"""A spec, a scheme, or one of these per layer type (None: as it is)."""
+One = str | Scheme | FrequencyRule | Adaptive
+"""A spec; a scheme; or frequencies, settled for the target where they depend on the length."""
+Request = One | Mapping[str, One | None]
+"""One for all layers, or one per layer type (None: as it is)."""
 
 
 def own_schemes(survey: Survey, tokens: int | None) -> dict[str | None, Scheme]:
     """By layer type, how the checkpoint itself turns queries and keys."""
-    own = rules(survey.slots[0].module, tokens)
-    rotary = lambda rule: Scheme(rotation=Rotary(rule, survey.channels, survey.pairing.interleaved)).eval()
-    return {kind: rotary(own[kind]) for kind in survey.types}
+    return {kind: _turned_by(survey, settled(survey.spectra[kind], tokens)) for kind in survey.types}
 
 
-def wanted_schemes(survey: Survey, request: Request, tokens: int | None) -> dict[str | None, Scheme]:
+def wanted_schemes(survey: Survey, request: Request, tokens: Tokens) -> dict[str | None, Scheme]:
     """By layer type, the scheme that was asked for. Raises UsageError where it does not fit the checkpoint."""
-    own = own_schemes(survey, tokens)
-    asked = request if isinstance(request, Mapping) else dict.fromkeys(own, request)
-    if len(own) > 1 and not isinstance(request, Mapping):
-        kinds = " and ".join(map(repr, own))
+    kinds = survey.types
+    asked = request if isinstance(request, Mapping) else dict.fromkeys(kinds, request)
+    if len(kinds) > 1 and not isinstance(request, Mapping):
+        names = " and ".join(map(repr, kinds))
         raise UsageError(
-            f"This checkpoint turns its layers by {len(own)} spectra, {kinds}. Say which are to change, as in "
-            f"{{{next(iter(own))!r}: {request if isinstance(request, str) else '...'!r}}}; the others stay as they are."
+            f"This checkpoint turns its layers by {len(kinds)} spectra, {names}. Say which are to change, as in "
+            f"{{{kinds[0]!r}: {request if isinstance(request, str) else '...'!r}}}; the others stay as they are."
         )
     for kind in asked:
-        if kind not in own:
-            raise unknown("layer type with a spectrum of its own", str(kind), [str(k) for k in own])
-    return own | {kind: _scheme(survey, kind, r, own[kind], tokens) for kind, r in asked.items() if r is not None}
+        if kind not in kinds:
+            raise unknown("layer type with a spectrum of its own", str(kind), [str(k) for k in kinds])
+    return {kind: _for_rows(survey, kind, asked.get(kind), tokens) for kind in kinds}
 
 
 def trained_length(config: PreTrainedConfig, layer_type: str | None = None) -> int:
     """Tokens that the checkpoint was trained on before anybody extended it."""
-    rope = parameters(config, layer_type)
-    given = rope.get("original_max_position_embeddings", getattr(config, "original_max_position_embeddings", None))
-    return given if given is not None else config.max_position_embeddings
+    return own_spectra(config)[layer_type].lengths.original
 
 
 def parameters(config: PreTrainedConfig, layer_type: str | None) -> Mapping[str, Any]:
@@ -55,13 +55,21 @@ def parameters(config: PreTrainedConfig, layer_type: str | None) -> Mapping[str,
 def shape(survey: Survey, layer_type: str | None) -> Shape:
     """What a method may want to know of the model."""
     layer = next(a for a in survey.layers if a.layer_type == layer_type and a.turned)
-    config = survey.model.config
-    return Shape(layer.heads, layer.groups, layer.size, config.hidden_size, trained_length(config, layer_type))
+    trained = survey.spectra[layer_type].lengths.original
+    return Shape(layer.heads, layer.groups, layer.size, survey.model.config.hidden_size, trained)
 
 
-def _scheme(survey: Survey, kind: str | None, request: str | Scheme, own: Scheme, tokens: int | None) -> Scheme:
-    made = request if isinstance(request, Scheme) else _from_spec(survey, kind, request, own, tokens)
-    made = made.to(survey.model.device).eval()
+def _for_rows(survey: Survey, kind: str | None, request: One | None, tokens: Tokens) -> Scheme:
+    """One scheme for all rows, or one that turns each row by its own frequencies."""
+    if not isinstance(tokens, Sequence):
+        return _scheme(survey, kind, request, tokens)
+    if isinstance(request, str) and any("factor" in options for _, options in parse(request)):
+        raise UsageError(f"Rows of their own lengths take factors from these, and {request!r} holds one. Leave it out.")
+    return by_row([_scheme(survey, kind, request, row) for row in tokens]).eval()
+
+
+def _scheme(survey: Survey, kind: str | None, request: One | None, tokens: int | None) -> Scheme:
+    made = _built(survey, kind, request, tokens).to(survey.model.device).eval()
     _require_possible(made, survey.model.config.hidden_size)
     rotation = made.rotation
     if rotation is not None and rotation.size > 2 and rotation.interleaved != survey.pairing.interleaved:
@@ -70,6 +78,32 @@ def _scheme(survey: Survey, kind: str | None, request: str | Scheme, own: Scheme
             f"Build it with interleaved={survey.pairing.interleaved}."
         )
     return made
+
+
+def _built(survey: Survey, kind: str | None, request: One | None, tokens: int | None) -> Scheme:
+    if request is None:
+        return _turned_by(survey, settled(survey.spectra[kind], tokens))
+    if isinstance(request, str):
+        return _from_spec(survey, kind, request, tokens)
+    if isinstance(request, Adaptive):
+        if tokens is None:
+            name = type(request).__name__
+            raise UsageError(f"{name} depends on the length of the text. Settle it: extend(..., tokens=N), or {name}.at(N).")
+        request = request.at(tokens)
+    if isinstance(request, FrequencyRule):
+        size = shape(survey, kind).head_size
+        return rotary_scheme(request, size, survey.channels / size, survey.pairing.interleaved)
+    if not isinstance(request, Scheme):
+        raise UsageError(
+            f"extend() takes a spec, a Scheme, a rule of frequencies, or a mapping from layer types to these, got a "
+            f"{type(request).__name__}."
+        )
+    return request
+
+
+def _turned_by(survey: Survey, rule: FrequencyRule) -> Scheme:
+    """The rotation alone: what the rule says of the whole head is in the model's own scale already."""
+    return Scheme(rotation=Rotary(rule, survey.channels, survey.pairing.interleaved)).eval()
 
 
 def _require_possible(scheme: Scheme, width: int) -> None:
@@ -83,14 +117,14 @@ def _require_possible(scheme: Scheme, width: int) -> None:
             raise Refusal(f"{type(term).__name__} keeps a stream of its own, which transformers' caches have no place for.")
 
 
-def _from_spec(survey: Survey, kind: str | None, spec: str, own: Scheme, tokens: int | None) -> Scheme:
+def _from_spec(survey: Survey, kind: str | None, spec: str, tokens: int | None) -> Scheme:
     sizes = shape(survey, kind)
-    parts = [m.build(sizes, **_filled(survey, kind, m, options, sizes, tokens)) for m, options in parse(spec)]
+    made = [m.build(sizes, **_filled(survey, kind, m, options, sizes, tokens)) for m, options in parse(spec)]
     if all(m.modifies for m, _ in parse(spec)):
-        return compose(own, *parts)
-    if any(part.rotation is not None for part in parts):
+        return compose(_turned_by(survey, settled(survey.spectra[kind], tokens)), *made)
+    if any(part.rotation is not None for part in made):
         _require_unscaled(survey, kind, spec)
-    return compose(*parts) if len(parts) > 1 else parts[0]
+    return compose(*made) if len(made) > 1 else made[0]
 
 
 def _filled(
@@ -98,9 +132,8 @@ def _filled(
 ) -> dict[str, Any]:
     """The options of a method, those of its rotation taken from the checkpoint where they are not given."""
     known = {option.name for option in method.options}
-    rope = parameters(survey.model.config, kind)
     facts = {
-        "base": rope["rope_theta"],
+        "base": survey.spectra[kind].base,
         "interleaved": survey.pairing.interleaved,
         "fraction": survey.channels / sizes.head_size,
     }
@@ -110,37 +143,11 @@ def _filled(
 
 
 def _require_unscaled(survey: Survey, kind: str | None, spec: str) -> None:
-    already = kind_of(survey.slots[0].module, kind)
-    if already not in ("default", "proportional"):
+    own = survey.spectra[kind]
+    if own.kind not in ("default", "proportional"):
         raise UsageError(
-            f"The frequencies of this checkpoint are scaled already ({already}), and {spec!r} brings frequencies of its own "
-            "that know nothing of it. Pass a Scheme if they are meant to replace them."
+            f"The frequencies of this checkpoint are scaled already ({own.kind}), from {own.lengths.original} trained "
+            f"tokens to {own.lengths.maximum}, and {spec!r} brings frequencies of its own that know nothing of it. Extend the "
+            "checkpoint from before the scaling; or take a method that keeps frequencies, such as 'self_extend' or 'dual_chunk'; "
+            "or pass a rule or a Scheme, which replaces them."
         )
-
-
-def target_length(config: PreTrainedConfig, request: Request, tokens: int | None) -> int:
-    """Tokens to read in the end: `tokens`, else the trained length times the 'factor' of the spec, else what it is now.
-
-    Raises UsageError for a length below the trained one, and for a factor below 1 or too small for `tokens`.
-    """
-    trained = trained_length(config, None if "rope_type" in config.rope_parameters else next(iter(config.rope_parameters)))
-    factors = [options["factor"] for m, options in _parts(request) if "factor" in options and not m.modifies]
-    for factor in factors:
-        if factor < 1:
-            raise UsageError(f"A factor extends a checkpoint, so it is at least 1, got {factor}.")
-    if tokens is None:
-        return round(trained * max(factors)) if factors else config.max_position_embeddings
-    require_count("extend", "tokens", tokens, "tokens")
-    if tokens < trained:
-        raise UsageError(f"This checkpoint was trained on {trained} tokens, got a target of {tokens}. Give at least {trained}.")
-    if factors and tokens > trained * max(factors):
-        raise UsageError(
-            f"{tokens} tokens are {tokens / trained:g} times the {trained} trained ones, more than the factor {max(factors):g}. "
-            "Give one of the two, or a factor that reaches."
-        )
-    return tokens
-
-
-def _parts(request: Request) -> list[tuple[Method, dict[str, Any]]]:
-    specs = request.values() if isinstance(request, Mapping) else [request]
-    return [part for spec in specs if isinstance(spec, str) for part in parse(spec)]

@@ -2,7 +2,7 @@
 
 rotary: only the rotary module changes; attention, masks and cache stay transformers' own, at their own speed.
 turned: the rotary module turns queries and keys at the keys' positions, so the cache holds turned keys; our attention does
-the rest: patterns, terms, temperatures, and what is left to turn of the queries in each branch.
+the rest: patterns, terms, temperatures, and what is left to turn in each branch.
 raw: the rotary module turns nothing, the cache holds raw keys, and our attention turns them at every step: always right,
 and at every decoded token as slow as turning the whole cache.
 """
@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from lengthen.core import Branch, Causal, Rotation, Scheme, UsageError
+from lengthen.core import Branch, Causal, Needs, Rotation, Scheme, UsageError
 from lengthen.core.branch import PositionChange, unchanged
 from lengthen.core.errors import unknown
+
+from .kept import kept_by
 
 ROUTES = ("rotary", "turned", "raw")
 """Cheapest first."""
@@ -52,7 +54,8 @@ def _blocked(route: str, scheme: Scheme, channels: int) -> str | None:
     rotation = scheme.rotation
     if route == "raw":
         return None
-    if rotation is None or not scheme.caches_turned_keys:
+    content = any(term.needs >= Needs.CONTENT for term in scheme.terms) or len(scheme.value_terms) > 0
+    if rotation is None or not rotation.cacheable or content:
         return "its keys cannot be cached turned"
     if rotation.size != channels or not _turns_alike(rotation):
         return f"the model turns {channels} channels of queries and keys alike, and it does not"
@@ -74,8 +77,11 @@ def _turns_alike(rotation: Rotation) -> bool:
 
 
 def _turned(scheme: Scheme) -> Lowered:
-    rotation, keys = scheme.rotation, scheme.branches[0].keys if scheme.branches else unchanged
-    rest = [Branch(b.region, Left(b.queries, b.keys), b.keys, b.relative) for b in scheme.branches]
+    """The cache holds keys at the positions of the branch that shows most; others turn theirs on from there."""
+    rotation, cached = scheme.rotation, max(scheme.branches, key=_shows).keys if scheme.branches else unchanged
+    alike = all(b.keys == cached for b in scheme.branches)
+    keys = lambda b: b.keys if alike else Left(b.keys, cached)
+    rest = [Branch(b.region, Left(b.queries, cached), keys(b), b.relative) for b in scheme.branches]
     left = Scheme(
         rotation=Unscaled(rotation) if rest else None,
         terms=tuple(scheme.terms),
@@ -84,18 +90,29 @@ def _turned(scheme: Scheme) -> Lowered:
         branches=rest,
         temperature=scheme.temperature,
     ).eval()
-    return Lowered("turned", rotation, keys, left, bool(rest))
+    return Lowered("turned", rotation, cached, left, bool(rest) and alike)
+
+
+def _shows(branch: Branch) -> float:
+    """Most keys that a query sees in a branch."""
+    most = kept_by(branch.region)
+    return float("inf") if most is None else most.tokens
 
 
 @dataclass(frozen=True)
 class Left:
-    """Where queries stand, less where they have been turned already."""
+    """Where a token stands in a branch, less where it has been turned already."""
 
-    queries: PositionChange
-    keys: PositionChange
+    wanted: PositionChange
+    done: PositionChange
+
+    @property
+    def zero(self) -> bool:
+        """Whether nothing is left to turn."""
+        return self.wanted == self.done
 
     def __call__(self, pos: Tensor) -> Tensor:
-        return self.queries(pos) - self.keys(pos)
+        return self.wanted(pos) - self.done(pos)
 
 
 class Unscaled(Rotation):

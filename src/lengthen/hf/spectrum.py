@@ -24,6 +24,8 @@ class Spectrum:
     kind: str
     """'default', 'linear', 'dynamic', 'yarn', 'longrope', 'llama3' or 'proportional'."""
     rule: FrequencyRule | Adaptive
+    base: float
+    """Of the frequencies before any scaling."""
     size: int
     """R, the channels that are turned."""
     head_size: int
@@ -50,16 +52,17 @@ class Spectrum:
         return self.settled(tokens).logit_multiplier
 
 
-def declared(config: Any) -> dict[str | None, Spectrum]:
+def declared(config: Any, family: Family | None = None) -> dict[str | None, Spectrum]:
     """By layer type (None: one for all), the spectrum that a configuration of transformers 5.x declares.
 
     config: a configuration object, or the mapping in a config.json, legacy names included. It is not changed.
+    family: what the configuration does not say; None looks the model type up.
 
     Raises Refusal for a model type or a kind of scaling that is not known here, UsageError for entries that are missing,
     unknown or contradict each other. Layers without positions belong to no spectrum.
     """
     facts, theta = _facts(config)
-    family = _family(facts)
+    family = family if family is not None else _family(facts)
     given = _by_layer_type(facts)
     spectra = {kind: _spectrum(facts, family, kind, values, theta) for kind, values in given.items()}
     return {kind: spectrum for kind, spectrum in spectra.items() if spectrum.layers}
@@ -112,8 +115,8 @@ def _spectrum(facts: Facts, family: Family, layer_type: str | None, given: Mappi
     lengths = _lengths(facts, kind, given, nested=layer_type is not None)
     size = turnable if kind.whole_head else int(turnable * share)
     said = Said(given, _base(facts, given, theta), size, share, lengths, family.softmax_scale)
-    layers = _layers(facts, family, layer_type)
-    spectrum = Spectrum(name, kind.rule(said), size, head, family.interleaved(facts), layers, lengths, family.remark)
+    layers, interleaved = _layers(facts, family, layer_type), family.interleaved(facts)
+    spectrum = Spectrum(name, kind.rule(said), said.base, size, head, interleaved, layers, lengths, family.remark)
     spectrum.inv_freq()
     return spectrum
 

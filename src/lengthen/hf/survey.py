@@ -1,12 +1,11 @@
 """What a model is made of, seen by running it: its rotary modules, and the attentions that go through the interface."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import nan
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
@@ -16,13 +15,16 @@ from lengthen.core import Refusal
 
 from .attention import FOREIGN
 from .layout import Places, checked_places
-from .own import spectra
+from .own import own_spectra
 from .rotary import Constant, Pairing
+from .spectrum import Spectrum
 from .swap import Slot, attending, evaluating, replaced
 
 SURVEY = "lengthen_survey"
 """How transformers knows the attention that only looks."""
 TOKENS = 8
+POSITIONS = 5
+"""Of the tables that are looked at."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Survey:
     """Which channels of queries and keys turn together."""
     channels: int
     """R, how many channels of each head are turned."""
+    spectra: Mapping[str | None, Spectrum]
+    """By layer type, what the configuration declares, and the rotary modules were seen to do."""
 
     @property
     def types(self) -> list[str | None]:
@@ -61,21 +65,34 @@ class Survey:
         return list(dict.fromkeys(layer.layer_type for layer in self.layers if layer.turned))
 
 
+def require_model(model: Any) -> None:
+    """Refuses what is no model of transformers."""
+    if not isinstance(model, PreTrainedModel):
+        raise Refusal(f"extend() takes a model of transformers, got {type(model).__name__}.")
+
+
 def survey(model: PreTrainedModel) -> Survey:
     """Looks at a model without changing it. Raises Refusal, with the reason, for one that cannot be extended."""
+    require_model(model)
     slots = _slots(model)
-    table, channels = _table(model, slots)
-    own = set(spectra(slots[0].module))
+    spectra = own_spectra(model.config)
+    _require_some(model, spectra)
+    table, channels = _table(model, slots, spectra)
+    own = set(spectra)
     # The attention that looks gives zeros, so every layer sees the same in all three passes.
     marked, still, quarter = (_pass(model, slots, Constant(channels, *turn)) for turn in ((nan, nan), (1.0, 0.0), (0.0, 1.0)))
     layers = tuple(_layer(model, call, own, channels) for call in marked)
     used = [n for n, layer in enumerate(layers) if layer.turned]
-    if not used:
-        raise Refusal(f"No attention of {type(model).__name__} turns its queries by the rotary module.")
+    _require_some(model, used)
     pairs = {_pairing(still[n], quarter[n], channels) for n in used}
     if len(pairs) > 1:
         raise Refusal(f"The layers of {type(model).__name__} pair their channels in {len(pairs)} ways.")
-    return Survey(model, slots, layers, table, pairs.pop(), channels)
+    return Survey(model, slots, layers, table, pairs.pop(), channels, spectra)
+
+
+def _require_some(model: PreTrainedModel, turned: Collection) -> None:
+    if not turned:
+        raise Refusal(f"No attention of {type(model).__name__} turns its queries by the rotary module.")
 
 
 @dataclass(frozen=True)
@@ -112,8 +129,6 @@ def _pairing(still: Call, quarter: Call, channels: int) -> Pairing:
 
 def _slots(model: PreTrainedModel) -> tuple[Slot, ...]:
     kind = type(model).__name__
-    if not isinstance(model, PreTrainedModel):
-        raise Refusal(f"extend() takes a model of transformers, got {kind}.")
     if model.config.get_text_config() is not model.config:
         raise Refusal(f"{kind} is more than a text decoder; extend its language model alone.")
     children = ((m, name, child) for m in model.modules() for name, child in m.named_children())
@@ -121,35 +136,41 @@ def _slots(model: PreTrainedModel) -> tuple[Slot, ...]:
         Slot(*found) for found in children if any(n.endswith("inv_freq") for n, _ in found[2].named_buffers(recurse=False))
     )
     if not slots:
-        raise Refusal(f"{kind} has no rotary module (one with a buffer named inv_freq), so it has no frequencies to change.")
+        raise Refusal(
+            f"{kind} has no rotary module (one with a buffer named inv_freq), so it has no frequencies to change. Models with "
+            "ALiBi, a learned table or T5's buckets take 'alibi_interpolation', 'learned_interpolation' or 't5_interpolation'."
+        )
     return slots
 
 
-def _table(model: PreTrainedModel, slots: tuple[Slot, ...]) -> tuple[Pairing, int]:
+def _table(model: PreTrainedModel, slots: tuple[Slot, ...], spectra: Mapping[str | None, Spectrum]) -> tuple[Pairing, int]:
     """How the rotary modules lay out their tables, and how wide these are."""
-    fits = {_layout_of(slot.module, kind, *numbers) for slot in slots for kind, numbers in spectra(slot.module).items()}
-    if len({repr(spectra(slot.module)) for slot in slots}) > 1 or len(fits) > 1:
+    fits = {_layout_of(slot.module, kind, spectrum) for slot in slots for kind, spectrum in spectra.items()}
+    if len(fits) > 1:
         raise Refusal(f"{type(model).__name__} has {len(slots)} rotary modules that differ; one could not stand in for all.")
     return fits.pop()
 
 
-def _layout_of(module: nn.Module, kind: str | None, inv_freq: np.ndarray, scale: float) -> tuple[Pairing, int]:
+def _layout_of(module: nn.Module, kind: str | None, spectrum: Spectrum) -> tuple[Pairing, int]:
     buffer = next(module.buffers())
-    pos = torch.arange(5, device=buffer.device)[None]
-    table = module(buffer.new_zeros(1, 5, 1, dtype=torch.float32), pos, *([] if kind is None else [kind]))
-    cos = (pos.double()[..., None] * torch.from_numpy(inv_freq).to(pos.device)).cos() * scale
+    pos = torch.arange(POSITIONS, device=buffer.device)[None]
+    table = module(buffer.new_zeros(1, POSITIONS, 1, dtype=torch.float32), pos, *([] if kind is None else [kind]))
+    rule = spectrum.settled(POSITIONS)
+    turn = torch.from_numpy(rule.inv_freq(spectrum.size)).to(pos.device)
+    cos = (pos.double()[..., None] * turn).cos() * rule.mscale
     for pairing in Pairing:
-        if _alike(table, pairing.spread(cos)):
-            return pairing, 2 * len(inv_freq)
+        if _alike(table, pairing.spread(cos), buffer.dtype):
+            return pairing, spectrum.size
     raise Refusal(
-        f"{type(module).__name__} does not give cosines and sines of its frequencies, one per channel, so another module "
-        "cannot stand in for it."
+        f"{type(module).__name__} does not give cosines and sines of the frequencies that its configuration declares "
+        f"({spectrum.kind}), one per channel, so another module cannot stand in for it."
     )
 
 
-def _alike(table: Any, cos: Tensor) -> bool:
+def _alike(table: Any, cos: Tensor, kind: torch.dtype) -> bool:
+    """`kind` is what the module keeps its frequencies in: rounded to it, they move angles by a share of themselves."""
     shaped = isinstance(table, tuple) and len(table) == 2 and all(isinstance(t, Tensor) and t.shape == cos.shape for t in table)
-    return shaped and torch.allclose(table[0].double(), cos, rtol=0, atol=1e-4)
+    return shaped and torch.allclose(table[0].double(), cos, rtol=0, atol=max(1e-4, POSITIONS * torch.finfo(kind).eps))
 
 
 @contextmanager
@@ -183,6 +204,8 @@ def _layer(model: PreTrainedModel, call: Call, own: set[str | None], channels: i
 def _require_known(call: Call) -> None:
     """Refuses attentions that ours would not equal."""
     kind, keys, values = type(call.module).__name__, call.key.shape[-1], call.value.shape[-1]
+    if call.window == 0:
+        raise Refusal(f"{kind} has a sliding window of 0 tokens, which shows nothing. Set sliding_window in its configuration.")
     for name, what in FOREIGN.items():
         if call.rest.get(name) is not None:
             raise Refusal(f"{kind} {what} ({name}={call.rest[name]}), which our attention does not.")

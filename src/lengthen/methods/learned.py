@@ -22,15 +22,15 @@ class Learned(Embedding):
         self.table = nn.Parameter(torch.empty(length, width).normal_(std=std))
 
     def forward(self, x: Tensor, pos: Tensor) -> Tensor:
-        self._require_rows(pos)
+        self._require_rows(pos, len(self.table))
         real = torch.promote_types(x.dtype, torch.float32)
         rows = self.table[pos.clamp_min(0)].to(real).masked_fill(pos[..., None] < 0, 0)
         return (x.to(real) + rows).to(x.dtype)
 
-    def _require_rows(self, pos: Tensor) -> None:
+    def _require_rows(self, pos: Tensor, length: int) -> None:
         if pos.is_floating_point():
             raise UsageError("A learned table has a row for each whole position, got real-valued positions; use sinusoidal.")
-        length, last = len(self.table), int(pos.max())
+        last = int(pos.max())
         if last >= length:
             raise LengthError(
                 f"The learned table has {length} positions, from 0 to {length - 1}, and was asked for position {last}. Read at "

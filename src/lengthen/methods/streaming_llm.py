@@ -28,8 +28,8 @@ def streaming_llm(train_length: int, *, sinks: int = 4, window: int | None = Non
 
     With N = sinks + window tokens kept, the query stands at min(i, N - 1): the window keeps its true distances, and first
     token j is min(i, N - 1) - j away (section 3.2). Reading a text at once gives what reading it token by token gives; that
-    is not the same as computing each window afresh, since kept values have seen older tokens. Here tokens that are no
-    longer seen stay in the cache: the memory of the decoder still grows.
+    is not the same as computing each window afresh, since kept values have seen older tokens. Our own decoder keeps tokens
+    that are no longer seen; for models of transformers, `Extension.cache()` makes a cache that drops them.
 
     sinks: first tokens that stay visible.
     window: visible tokens up to the query, the query included; by default what makes `sinks` + `window` the training length.

@@ -78,7 +78,7 @@ class Attention(nn.Module):
     def __init__(self, config: DecoderConfig, scheme: Scheme):
         super().__init__()
         self.heads, self.groups, self.size = config.heads, config.kv_heads, config.head_channels
-        self.scheme = scheme
+        self.scheme, self.attend = scheme, attend
         self.qkv = nn.Linear(config.width, (self.heads + 2 * self.groups) * self.size, bias=False)
         self.out = nn.Linear(self.heads * self.size, config.width, bias=False)
         self.norms = nn.ModuleList(RMSNorm(self.size) for _ in range(2)) if config.qk_norm else None
@@ -95,7 +95,7 @@ class Attention(nn.Module):
                 k = self.scheme.turn_cached_keys(k, layout.part(slice(None), slice(layout.k.tokens - layout.q.tokens, None)))
             k, v = cache.append(k, v)
             streams = cache.append_streams(new)
-        y = attend(self.scheme, q, k, v, layout, backend=backend, q_streams=new, k_streams=streams, keys_turned=turned)
+        y = self.attend(self.scheme, q, k, v, layout, backend=backend, q_streams=new, k_streams=streams, keys_turned=turned)
         return self.out(y.transpose(1, 2).flatten(2))
 
     def _streams(self, x: Tensor, cache: LayerCache | None) -> tuple[Tensor | None, ...]:

@@ -149,6 +149,9 @@ def atomic_folder(folder: str | Path, what: str) -> Iterator[Path]:
         settle(folder)
         kept = "What was there before is whole." if folder.exists() else "Nothing was written."
         raise LengthenError(f"Could not write {what} to {folder}: {error}. {kept}") from error
+    except Exception:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
     shutil.rmtree(previous, ignore_errors=True)
 
 

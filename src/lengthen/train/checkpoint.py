@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from lengthen.core import UsageError
 from lengthen.models.store import (
     atomic_folder,
-    put,
     read_json,
     read_tensors,
     require_fit,
@@ -31,10 +30,14 @@ _STATE, _MODEL, _OPTIMIZER = "state.json", "model.safetensors", "optimizer.safet
 
 
 class Checkpoints:
-    """The newest checkpoint of a run: weights, optimiser, books, settings, data. One is always whole."""
+    """The newest checkpoint of a run: trained weights, optimiser, books, settings, data. One is always whole.
 
-    def __init__(self, folder: Path, config: TrainConfig, data: Mapping[str, Any]):
+    `facts`: what else decides the run, fit for JSON: how a pretrained model is tuned, what its frozen weights are.
+    """
+
+    def __init__(self, folder: Path, config: TrainConfig, data: Mapping[str, Any], facts: Mapping[str, Any] | None = None):
         self.folder, self.config, self.data = folder, config, dict(data)
+        self.facts = json.loads(json.dumps(facts if facts is not None else {}))
 
     def exists(self) -> bool:
         """Whether there is one, after an interrupted write is settled."""
@@ -46,9 +49,10 @@ class Checkpoints:
 
         Raises LengthenError where the disk refuses; the previous checkpoint stays whole.
         """
-        state = {"config": asdict(self.config), "data": self.data, "history": history, "ledger": asdict(ledger)}
+        run = {"config": asdict(self.config), "facts": self.facts, "data": self.data}
+        state = {**run, "history": history, "ledger": asdict(ledger)}
         with atomic_folder(self.folder, f"the checkpoint of step {ledger.step}") as partial:
-            write_tensors(partial / _MODEL, unique_tensors(model))
+            write_tensors(partial / _MODEL, trained_tensors(model))
             write_tensors(partial / _OPTIMIZER, optimizer_tensors(optimizer, model))
             (partial / _STATE).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
 
@@ -59,15 +63,18 @@ class Checkpoints:
         """
         state = self._whole(read_json, _STATE)
         try:
-            config, data, history, ledger = state["config"], state["data"], state["history"], Ledger(**state["ledger"])
+            config, facts, data = state["config"], state["facts"], state["data"]
+            history, ledger = state["history"], Ledger(**state["ledger"])
         except (KeyError, TypeError) as error:
             raise UsageError(f"{self.folder / _STATE} is no checkpoint of this version of lengthen: {error}.") from error
-        self._require_same(config, data)
+        self._require_same(config, facts, data)
         weights, moments = self._whole(read_tensors, _MODEL), self._whole(read_tensors, _OPTIMIZER)
-        require_fit(weights, unique_tensors(model), self.folder / _MODEL)
+        trained = trained_tensors(model)
+        require_fit(weights, trained, self.folder / _MODEL)
         shapes = dict(model.named_parameters())
         require_fit(moments, {k: _like(k, shapes, t) for k, t in moments.items()}, self.folder / _OPTIMIZER)
-        put(weights, model)
+        for name, tensor in trained.items():
+            tensor.data = weights[name].to(tensor.device, copy=True)  # aligned anew: see `models.store.put`
         put_optimizer_tensors(moments, optimizer, model)
         return ledger, history
 
@@ -78,12 +85,13 @@ class Checkpoints:
         except UsageError as error:
             raise UsageError(f"{error} Remove {self.folder.parent} to begin that run anew.") from error
 
-    def _require_same(self, config: Mapping[str, Any], data: Mapping[str, Any]) -> None:
-        for f in fields(TrainConfig):
-            was, now = config.get(f.name), getattr(self.config, f.name)
+    def _require_same(self, config: Mapping[str, Any], facts: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+        settings = [(f.name, config.get(f.name), getattr(self.config, f.name)) for f in fields(TrainConfig)]
+        settings += [(name, facts.get(name), self.facts.get(name)) for name in sorted(facts.keys() | self.facts.keys())]
+        for name, was, now in settings:
             if was != now:
                 raise UsageError(
-                    f"The run in {self.folder.parent} was begun with {f.name}={was!r} and would resume with {f.name}={now!r}. "
+                    f"The run in {self.folder.parent} was begun with {name}={was!r} and would resume with {name}={now!r}. "
                     "Resume with the same settings, or start a new folder."
                 )
         for name, now in self.data.items():
@@ -92,6 +100,12 @@ class Checkpoints:
                     f"The run in {self.folder.parent} was begun on other data: its {name} was {data.get(name)!r} and is "
                     f"{now!r} now. Resume with the same data, or start a new folder."
                 )
+
+
+def trained_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters that are trained, and persistent buffers, each once; what is frozen comes from where the model came from."""
+    frozen = {id(p) for p in model.parameters() if not p.requires_grad}
+    return {name: t for name, t in unique_tensors(model).items() if id(t) not in frozen}
 
 
 def _like(key: str, parameters: Mapping[str, Tensor], found: Tensor) -> Tensor:

@@ -29,6 +29,8 @@ class TrainConfig:
     """Memory of the mean squared gradient."""
     clip: float | None = 1.0
     """Largest norm of the gradient; None: any."""
+    accumulate: int = 1
+    """Pieces that the rows of a step are read in, one after the other, to save memory; the gradient is that of the whole step."""
     precision: str = "fp32"
     """'fp32', or 'bf16' for autocast. Weights, optimiser and loss are float32 in both."""
     log_every: int = 10
@@ -45,6 +47,7 @@ class TrainConfig:
     def __post_init__(self):
         for name in ("steps", "log_every", "checkpoint_every", "diverged_steps"):
             require_count("TrainConfig", name, getattr(self, name), "steps")
+        require_count("TrainConfig", "accumulate", self.accumulate, "pieces of a step")
         require_count("TrainConfig", "seed", self.seed, "(a seed)", least=0)
         for name, unit in (("lr", "learning rate"), ("scheme_lr", "multiples of lr"), ("diverged_ratio", "multiples")):
             require_positive("TrainConfig", name, getattr(self, name), unit)

@@ -3,7 +3,7 @@
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -11,10 +11,9 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs
-from torch import Tensor
+from torch import Tensor, nn
 
 from lengthen.core import UsageError
-from lengthen.models import Decoder
 
 from .checkpoint import Checkpoints, data_facts
 from .config import TrainConfig
@@ -30,7 +29,8 @@ Report = Callable[[int, float, float, float], None]
 
 
 class Batch(Protocol):
-    """One step's data, tensors or arrays."""
+    """One step's data, tensors or arrays. An attribute `extra` may hold more that the objective takes, by keyword: what has a
+    row for each of the ids is divided with them, the rest is handed on."""
 
     ids: Any
     """int64 [B, T]."""
@@ -69,11 +69,13 @@ class TrainResult:
 
 
 def train(
-    model: Decoder,
+    model: nn.Module,
     batches: Source,
     config: TrainConfig,
     folder: str | Path,
     *,
+    objective: nn.Module | None = None,
+    facts: Mapping[str, Any] | None = None,
     resume: bool = False,
     progress: Report | None = None,
 ) -> TrainResult:
@@ -85,6 +87,9 @@ def train(
     it would have had: bit by bit on the same CPU, thread count and number of processes, and on a GPU as far as its kernels
     repeat themselves. Where there is no checkpoint, it begins.
 
+    objective: (ids, targets, doc, **extra) -> nats summed over the targets, on the parameters of `model`, with its size of
+    vocabulary in `vocab`; None: `Objective`, for a Decoder. facts: what else decides the run, compared when it resumes.
+
     The batch of a step is divided by rows among the processes of `accelerate launch`; only the first of them writes.
 
     Raises UsageError before anything is touched: a folder that holds a run (without `resume`), other settings, data or
@@ -92,7 +97,9 @@ def train(
     a checkpoint cannot be written; the one before it stays whole.
     """
     folder, first = Path(folder), batches.at(0)
-    checkpoints = Checkpoints(folder / "checkpoint", config, data_facts(batches.tokens_per_step, first.ids, first.targets))
+    objective = objective if objective is not None else Objective(model)
+    seen = data_facts(batches.tokens_per_step, first.ids, first.targets)
+    checkpoints = Checkpoints(folder / "checkpoint", config, seen, facts)
     found, history = checkpoints.exists(), folder / "train.jsonl"
     if not resume and (found or history.exists()):
         raise UsageError(f"{folder} already holds a training run. Resume it (resume=True, --resume) or give another folder.")
@@ -100,7 +107,7 @@ def train(
         mixed_precision="no",  # the config decides; Accelerate's own would be one setting for the life of the process
         kwargs_handlers=[DistributedDataParallelKwargs(static_graph=True)],  # some layers may leave parameters unused
     )
-    _require_fitting(first, model, accelerator.num_processes)
+    _require_fitting(first, objective.vocab, accelerator.num_processes, config.accumulate)
     memory = PeakMemory(accelerator.device)
     model.to(accelerator.device)
     optimizer = make_optimizer(model, config)
@@ -109,7 +116,8 @@ def train(
     was_training = model.training
     devices = [accelerator.device] if accelerator.device.type == "cuda" else []
     with torch.random.fork_rng(devices), Interrupt() as interrupt, History(history, size, accelerator.is_main_process) as lines:
-        run = _Run(accelerator, model.train(), optimizer, batches, config, checkpoints, lines, ledger, interrupt, progress)
+        model.train()
+        run = _Run(accelerator, model, objective, optimizer, batches, config, checkpoints, lines, ledger, interrupt, progress)
         try:
             status, reason = run.go(fresh=not found)
         finally:
@@ -117,15 +125,20 @@ def train(
     return TrainResult(status, reason, ledger.step, ledger.final_loss, ledger.tokens_per_s, memory.mib(), ledger.seconds)
 
 
-def _require_fitting(first: Batch, model: Decoder, processes: int) -> None:
+def _require_fitting(first: Batch, vocab: int, processes: int, accumulate: int) -> None:
     ids, rows = torch.as_tensor(first.ids), len(first.ids)
-    if int(ids.min()) < 0 or int(ids.max()) >= model.config.vocab:
+    if int(ids.min()) < 0 or int(ids.max()) >= vocab:
         raise UsageError(
-            f"The data holds tokens from {int(ids.min())} to {int(ids.max())}, and the model has a vocabulary of "
-            f"{model.config.vocab}. Build the model for the tokenizer's vocabulary."
+            f"The data holds tokens from {int(ids.min())} to {int(ids.max())}, and the model has a vocabulary of {vocab}. "
+            "Build the model for the tokenizer's vocabulary."
         )
     if rows < processes:
         raise UsageError(f"{rows} rows per batch do not feed {processes} processes; use a batch of at least {processes}.")
+    if rows < processes * accumulate:
+        raise UsageError(
+            f"{rows} rows per batch cannot be read in {accumulate} pieces by {processes} processes; use a batch of at least "
+            f"{processes * accumulate}, or fewer pieces."
+        )
 
 
 class _Run:
@@ -134,7 +147,8 @@ class _Run:
     def __init__(
         self,
         accelerator: Accelerator,
-        model: Decoder,
+        model: nn.Module,
+        objective: nn.Module,
         optimizer: torch.optim.Optimizer,
         batches: Source,
         config: TrainConfig,
@@ -147,7 +161,7 @@ class _Run:
         self.accelerator, self.model, self.optimizer, self.batches = accelerator, model, optimizer, batches
         self.config, self.checkpoints, self.lines, self.ledger = config, checkpoints, lines, ledger
         self.interrupt, self.progress = interrupt, progress
-        self.objective = accelerator.prepare_model(Objective(model))
+        self.vocab, self.objective = objective.vocab, accelerator.prepare_model(objective)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.clip = config.clip if config.clip is not None else math.inf
         self.rank, self.processes = accelerator.process_index, accelerator.num_processes
@@ -184,19 +198,32 @@ class _Run:
         batch = self.batches.at(step)
         targets = torch.as_tensor(batch.targets)
         scored = max(int((targets != IGNORED).sum()), 1)
-        ids, targets, doc = (self._rows(x) for x in (batch.ids, targets, batch.doc))
         set_learning_rate(self.optimizer, learning_rate(self.config, step))
-        with torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=self.config.precision == "bf16"):
-            nats = self.objective(ids, targets, doc)
-        loss = nats * (self.processes / scored)
-        self.accelerator.backward(loss)
+        losses = [self._backward(piece, self.processes / scored) for piece in self._pieces(batch, targets)]
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        return loss.detach(), norm
+        return torch.stack(losses).sum(), norm
 
-    def _rows(self, x: Any) -> Tensor | None:
-        return None if x is None else torch.as_tensor(x)[self.rank :: self.processes].to(self.accelerator.device)
+    def _backward(self, given: Mapping[str, Any], share: float) -> Tensor:
+        """Adds the gradient of some rows; returns their part of the loss."""
+        with torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=self.config.precision == "bf16"):
+            nats = self.objective(**given)
+        loss = nats * share
+        self.accelerator.backward(loss)
+        return loss.detach()
+
+    def _pieces(self, batch: Batch, targets: Tensor) -> Iterator[dict[str, Any]]:
+        """What the objective takes, a piece of this process's rows at a time."""
+        given = {"ids": batch.ids, "targets": targets, "doc": batch.doc, **getattr(batch, "extra", {})}
+        mine = {name: self._rows(x) if _has_rows(x, len(targets)) else x for name, x in given.items()}
+        size = len(mine["ids"])
+        for n in range(self.config.accumulate):
+            cut = slice(n * size // self.config.accumulate, (n + 1) * size // self.config.accumulate)
+            yield {name: x[cut] if _has_rows(x, size) else x for name, x in mine.items()}
+
+    def _rows(self, x: Any) -> Tensor:
+        return torch.as_tensor(x)[self.rank :: self.processes].to(self.accelerator.device)
 
     def _due(self, done: int) -> bool:
         """Whether to wait for the device: for a line, a checkpoint, the end, or because someone asked to stop."""
@@ -215,7 +242,7 @@ class _Run:
         *steps, (stop, _) = self.accelerator.reduce(torch.cat([open_steps, asked]), "mean").tolist()
         self.open = []
         for loss, norm in steps:
-            reason = self.ledger.record(loss, norm, self.config, self.model.config.vocab)
+            reason = self.ledger.record(loss, norm, self.config, self.vocab)
             if reason is not None:
                 return reason, False
         return None, stop > 0
@@ -241,6 +268,10 @@ class _Run:
         if self.accelerator.is_main_process:
             self.checkpoints.write(self.model, self.optimizer, self.ledger, self.lines.sync())
         self.accelerator.wait_for_everyone()
+
+
+def _has_rows(x: Any, rows: int) -> bool:
+    return isinstance(x, Tensor | np.ndarray) and x.ndim > 0 and len(x) == rows
 
 
 def _reseed(device: torch.device, seed: int, step: int, rank: int) -> None:

@@ -22,7 +22,7 @@ class Objective(nn.Module):
 
     def __init__(self, model: Decoder, most_logits: int = _MOST_LOGITS):
         super().__init__()
-        self.model = model
+        self.model, self.vocab = model, model.config.vocab
         self.block = max(1, most_logits // model.config.vocab)
 
     def forward(self, ids: Tensor, targets: Tensor, doc: Tensor | None = None) -> Tensor:
