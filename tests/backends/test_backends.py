@@ -23,7 +23,7 @@ from attention_oracle import (
 
 from lengthen.backends import BACKENDS, attend, choose, refusal
 from lengthen.backends.blocked import Blocked
-from lengthen.backends.native.build import kernel
+from lengthen.backends.native.build import kernel, why_off
 from lengthen.backends.sdpa import SDPA
 from lengthen.core import Coordinates, Everywhere, Layout, Refusal, Scheme, UnknownNameError, UsageError, order
 
@@ -37,6 +37,8 @@ EXACT = {
     "blocked small": Blocked(rows=3, columns=4, scores=120),
 }
 """Backends with gradients; small blocks put borders everywhere."""
+if why_off() is not None:
+    del EXACT["native"]
 
 
 def draw(batch, heads, groups, queries, keys, size=8, dtype=torch.float64):

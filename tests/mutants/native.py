@@ -4,6 +4,7 @@ from unittest.mock import patch
 
 import torch
 
+from lengthen.backends import columns
 from lengthen.backends.native import backend, lower
 from lengthen.core import build
 
@@ -56,7 +57,7 @@ def native(name, make, machinery):
 MUTANTS = (
     native("table one slot off", alibi, spoilt(lower, "_added", one_slot_off)),
     native("table in nats", buckets, spoilt(lower, "_added", in_nats)),
-    native("intervals end one key early", alibi, spoilt(lower, "_columns", one_key_less)),
+    native("intervals end one key early", alibi, spoilt(columns, "_columns", one_key_less)),
     native("knots two columns early", built("fire"), spoilt(lower, "_edges", knots_two_columns_early)),
     native("one factor for all rows", built("fire"), spoilt(lower, "_warp", one_factor_for_all)),
     native("branches merged by their mean", built("rope+rerope:window=8"), lambda: patch.object(backend, "_merge", plain_mean)),

@@ -1,136 +1,118 @@
 """What a plan adds to scale * q . k, seen block by block: its terms, and -inf on what is not shown."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from lengthen.core import Plan
+from lengthen.core import Coordinates, Layout, Plan
 from lengthen.core.patterns import Span
 
-from .spans import spans
+from .spans import Block, Spans, packed, spans, split, width
+
+TILE = 1 << 15
+"""(Query, key) pairs for which terms are computed at once, so that what they compute stays in the cache of a core."""
+
+
+class Room:
+    """Memory for one block of scores, used again by the next: fresh memory costs three times what fills it."""
+
+    def __init__(self):
+        self.held: Tensor | None = None
+
+    def take(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Valid until the next call."""
+        if self.held is None or self.held.numel() < math.prod(shape):
+            self.held = torch.empty(math.prod(shape), dtype=dtype)
+        return self.held[: math.prod(shape)].view(shape)
 
 
 class Additive(ABC):
     """Scores to add, and where the gradient of a block of them goes.
 
-    A block is some query rows and one interval of keys. Where `flipped`, row 0 is the last query.
+    Rows are counted from the last query: distances then fall along rows and columns alike, and a table can be read as
+    an overlapping view.
     """
 
-    flipped: bool = False
-    stored: bool = False
-    """Whether a block is a view, without memory of its own."""
     learned: tuple[Tensor, ...] = ()
     """What the scores are computed from, for gradients to reach."""
+    batches: Sequence[slice] = (slice(None),)
+    """Rows of the batch that are served together."""
+
+    @property
+    @abstractmethod
+    def typical(self) -> int:
+        """Keys that a query sees, by and large."""
 
     @abstractmethod
-    def spans(self, rows: slice) -> tuple[Span, ...]:
-        """Intervals of keys outside which these rows see nothing."""
+    def calls(self, block: Block, most: int) -> list[Spans]:
+        """The keys of each call of a kernel, which together are all that the block sees. A call whose scores take memory
+        has at most `most` keys."""
 
     @abstractmethod
-    def block(self, rows: slice, span: Span) -> Tensor:
-        """Nats, [B|1, H|1, rows, keys], -inf on what is not shown."""
+    def block(self, block: Block, span: Span, room: Room | None = None) -> Tensor | None:
+        """Nats, [B|1, H|1, rows, keys], -inf on what is not shown. None: nothing to add, all is shown. May lie in `room`."""
 
     @abstractmethod
-    def collect(self, rows: slice, span: Span, grad: Tensor, into: Sequence[Tensor]) -> None:
+    def collect(self, block: Block, span: Span, grad: Tensor, into: Sequence[Tensor]) -> None:
         """Adds the gradient [B, H, rows, keys] of a block to `into`, which stands for `learned`."""
 
 
-class Whole(Additive):
-    """All scores as one tensor [B|1, H|1, Q, K]: for short sequences."""
-
-    stored = True
-
-    def __init__(self, scores: Tensor):
-        self.scores, self.learned = scores, (scores,)
-
-    def spans(self, rows: slice) -> tuple[Span, ...]:
-        return ((0, self.scores.shape[-1]),)
-
-    def block(self, rows: slice, span: Span) -> Tensor:
-        return self.scores[:, :, rows, slice(*span)]
-
-    def collect(self, rows: slice, span: Span, grad: Tensor, into: Sequence[Tensor]) -> None:
-        target = into[0][:, :, rows, slice(*span)]
-        target += grad.sum_to_size(target.shape)
-
-
-class Table(Additive):
-    """A function of the distance on a run of tokens, from one table of Q + K - 1 scores per head.
-
-    Row r, counted from the last query, and column c stand at distance `farthest - (r + c)`, so a block is an
-    overlapping view of the table with both strides 1: no memory, forward or backward. Its gradient is summed along
-    the anti-diagonals. A pattern that is not relative is applied to each block.
-    """
-
-    flipped = True
-
-    def __init__(self, plan: Plan):
-        self.layout, self.pattern, self.stored = plan.layout, plan.pattern, plan.pattern.relative
-        key = ("table", plan.terms, plan.pattern, plan.dtype, torch.is_grad_enabled())
-        self.table = plan.layout.remember(key, lambda: self._make(plan))
-        self.learned = (self.table,)
-
-    def _make(self, plan: Plan) -> Tensor:
-        """[H|1, Q + K - 1], distances falling."""
-        queries, keys = self.layout.q.tokens, self.layout.k.tokens
-        farthest = self.layout.order_shift + queries - 1
-        distance = torch.arange(farthest, farthest - queries - keys + 1, -1, device=plan.q.device)
-        table = torch.zeros(1, len(distance), dtype=plan.dtype, device=plan.q.device)
-        for term in plan.terms:
-            table = table + term.at(distance.to(plan.dtype))
-        if self.stored:
-            table = table.masked_fill(~self.pattern(distance.clamp_min(0), -distance.clamp_max(0)), float("-inf"))
-        return table.contiguous()
-
-    def _unflipped(self, rows: slice) -> slice:
-        return slice(self.layout.q.tokens - rows.stop, self.layout.q.tokens - rows.start)
-
-    def spans(self, rows: slice) -> tuple[Span, ...]:
-        return spans(self.layout, self.pattern, self._unflipped(rows))
-
-    def block(self, rows: slice, span: Span) -> Tensor:
-        heads, stride = self.table.shape[0], self.table.stride(0)
-        shape = (1, heads, rows.stop - rows.start, span[1] - span[0])
-        view = self.table.as_strided(shape, (heads * stride, stride, 1, 1), rows.start + span[0])
-        if self.stored:
-            return view
-        i = self.layout.q.idx[0, self._unflipped(rows)].flip(0)
-        j = self.layout.k.idx[0, slice(*span)]
-        return view.masked_fill(~self.pattern(i[:, None], j[None]), float("-inf"))
-
-    def collect(self, rows: slice, span: Span, grad: Tensor, into: Sequence[Tensor]) -> None:
-        grad = grad.sum_to_size(1, self.table.shape[0], *grad.shape[2:])[0]
-        heads, n, width = grad.shape
-        # Rows padded by n zeros, read with one element less per row: anti-diagonals become columns.
-        padded = grad.new_zeros(heads, n, width + n)
-        padded[..., :width] = grad
-        skewed = padded.as_strided((heads, n, width + n - 1), (n * (width + n), width + n - 1, 1))
-        first = rows.start + span[0]
-        into[0][:, first : first + width + n - 1] += skewed.sum(1)
+def masked(added: Additive, block: Block, spans: Spans, room: Room | None = None) -> Tensor | None:
+    """[B|1, H|1, rows, keys] of some intervals side by side, or None where nothing is added. May lie in `room`."""
+    parts = [added.block(block, s, room if len(spans) == 1 else None) for s in spans]
+    some = next((p for p in parts if p is not None), None)
+    if some is None or len(parts) == 1:
+        return some
+    blank = lambda s: some.new_zeros(1, 1, 1, 1).expand(*some.shape[:3], s[1] - s[0])
+    return torch.cat([blank(s) if p is None else p for p, s in zip(parts, spans, strict=True)], dim=3)
 
 
 class Tiles(Additive):
     """Terms, pattern, documents and padding computed anew for each block: serves every layout."""
 
     def __init__(self, plan: Plan):
-        self.plan = plan
+        self.layout, self.pattern, self.queries = plan.layout, plan.pattern, plan.q.shape[2]
+        self.plan = replace(plan, layout=Layout(_reversed(plan.layout.q), plan.layout.k))
         self.learned = tuple(dict.fromkeys(p for t in plan.terms for p in t.parameters() if p.requires_grad))
 
-    def spans(self, rows: slice) -> tuple[Span, ...]:
-        return spans(self.plan.layout, self.plan.pattern, rows)
+    @property
+    def typical(self) -> int:
+        return width(spans(self.layout, self.pattern, slice(self.queries // 2, self.queries // 2 + 1)))
 
-    def block(self, rows: slice, span: Span) -> Tensor:
-        return scores(self.plan.part(rows, slice(*span)))
+    def calls(self, block: Block, most: int) -> list[Spans]:
+        return packed(spans(self.layout, self.pattern, upright(block.rows, self.queries)), most)
 
-    def collect(self, rows: slice, span: Span, grad: Tensor, into: Sequence[Tensor]) -> None:
-        with torch.enable_grad():
-            block = self.block(rows, span)
-        parts = torch.autograd.grad(block, self.learned, grad.sum_to_size(block.shape), allow_unused=True)
-        for total, part in zip(into, parts, strict=True):
-            if part is not None:
-                total += part
+    def block(self, block: Block, span: Span, room: Room | None = None) -> Tensor:
+        return torch.cat([scores(self.plan.part(block.rows, slice(*s))) for s in tiles(block, span)], dim=3)
+
+    def collect(self, block: Block, span: Span, grad: Tensor, into: Sequence[Tensor]) -> None:
+        for a, b in tiles(block, span):
+            with torch.enable_grad():
+                part = scores(self.plan.part(block.rows, slice(a, b)))
+            own = grad[..., a - span[0] : b - span[0]].sum_to_size(part.shape)
+            for total, of_one in zip(into, torch.autograd.grad(part, self.learned, own, allow_unused=True), strict=True):
+                if of_one is not None:
+                    total += of_one
+
+
+def upright(rows: slice, queries: int) -> slice:
+    """Rows counted from the last query, as they are counted from the first."""
+    return slice(queries - rows.stop, queries - rows.start)
+
+
+def _reversed(line: Coordinates) -> Coordinates:
+    """The last token first."""
+    turn = lambda t: None if t is None else t.flip(1)
+    return Coordinates(turn(line.idx), turn(line.pos), turn(line.doc), turn(line.valid))
+
+
+def tiles(block: Block, span: Span) -> list[Span]:
+    """The span in pieces of about TILE pairs."""
+    return split((span,), max(1, TILE // block.height))
 
 
 def scores(plan: Plan) -> Tensor:
