@@ -41,7 +41,8 @@ class CachesCentredKeys(Decaying):
 class CatInterleave(Rotary):
     """rotate_half of the interleaved layout put together by `cat`."""
 
-    def turn(self, x, factors):
+    def turn(self, x, tables):
+        (factors,) = tables
         cos, sin = (t.repeat_interleave(2, -1).to(x.dtype) for t in (factors.real, factors.imag))
         return x * cos + torch.cat((-x[..., 1::2], x[..., ::2]), -1) * sin
 

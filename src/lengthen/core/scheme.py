@@ -111,15 +111,15 @@ class Scheme(nn.Module):
 
     def _turn(self, x: Tensor, layout: Layout, line: Coordinates, keys: bool) -> Tensor:
         turn = self.rotation
-        kind = torch.complex128 if x.dtype == torch.float64 else torch.complex64
+        dtype = torch.promote_types(x.dtype, torch.float32)
 
-        def make() -> Tensor:
+        def make() -> tuple[Tensor, ...]:
             centre = _unpadded(layout.q, float("-inf")).amax(dim=1, keepdim=True).nan_to_num(neginf=0.0)
             # Padding stands at the centre: were its factors infinite, its gradients would be 0 * inf.
             pos = line.pos.double() if line.valid is None else torch.where(line.valid, line.pos.double(), centre)
-            return turn.factors(pos, centre, keys).to(kind)[:, None]
+            return turn.tables(pos, centre, keys, dtype)
 
-        return turn.turn(x, layout.remember((turn, keys, kind), make))
+        return turn.turn(x, layout.remember((turn, keys, dtype), make))
 
     def blocks(self, layout: Layout) -> list[slice]:
         """Cuts of the queries such that none spans more than `rotation.reach` positions."""

@@ -106,16 +106,23 @@ class Rotation(nn.Module, ABC):
         `centre` is the largest query position of the plan; an encoding that is relative may measure from it.
         """
 
-    def turn(self, x: Tensor, factors: Tensor) -> Tensor:
-        """[B, H, T, D] times complex [B|1, 1, T, R/2]; computed in float32 or better, returned in the type of `x`."""
-        real = torch.promote_types(x.dtype, torch.float32)
-        part = x[..., : self.size].to(real)
+    def tables(self, pos: Tensor, centre: Tensor, keys: bool, dtype: torch.dtype) -> tuple[Tensor, ...]:
+        """What `turn` reads, rounded once to `dtype` (float32 or float64); made once for all layers."""
+        factors = self.factors(pos, centre, keys)[:, None]
         if self.interleaved:
-            turned = torch.view_as_real(_as_complex(part) * factors).flatten(-2)
+            return (factors.to(torch.complex128 if dtype == torch.float64 else torch.complex64),)
+        cos, sin = factors.real.to(dtype), factors.imag.to(dtype)
+        return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
+
+    def turn(self, x: Tensor, tables: tuple[Tensor, ...]) -> Tensor:
+        """[B, H, T, D] by `tables` of its tokens; computed in float32 or better, returned in the type of `x`."""
+        part = x[..., : self.size].to(torch.promote_types(x.dtype, torch.float32))
+        if self.interleaved:
+            turned = torch.view_as_real(_as_complex(part) * tables[0]).flatten(-2)
         else:
+            cos, sin = tables
             # Two passes over whole rows: on halves, PyTorch's own products take five times as long.
             exchanged = part.unflatten(-1, (2, -1)).flip(-2).flatten(-2)
-            cos, sin = torch.cat((factors.real,) * 2, dim=-1), torch.cat((-factors.imag, factors.imag), dim=-1)
             turned = torch.addcmul(part * cos, exchanged, sin)
         turned = turned.to(x.dtype)
         return turned if self.size == x.shape[-1] else torch.cat((turned, x[..., self.size :]), dim=-1)
