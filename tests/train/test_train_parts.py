@@ -209,3 +209,17 @@ def test_signals_that_the_shell_ignores_stay_ignored():
         assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_log_file_gets_a_line_now_and_then(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("lengthen.train.progress.time.monotonic", lambda: now[0])
+    from rich.console import Console
+
+    with progress_bar("rope", 4, Console(file=io.StringIO())) as report:
+        for step, at in ((1, 0.0), (2, 10.0), (3, 31.0), (4, 32.0)):
+            now[0] = at
+            report(step, 2.5, 1000.0, 9.0)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(",")[0] for line in lines] == ["rope: 1 of 4", "rope: 3 of 4", "rope: 4 of 4"]
+    assert "loss 2.500, 1,000 tokens/s, 0:00:09 left" in lines[0]

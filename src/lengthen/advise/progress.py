@@ -1,8 +1,10 @@
-"""A bar for the terminal: what is read, how much of everything, time left."""
+"""A bar for the terminal: what is read, how much of everything, time left. Elsewhere, a line now and then."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from lengthen.train.progress import Lines
 
 from .amounts import spoken
 
@@ -21,8 +23,12 @@ def bar(console: "Console | None" = None) -> Iterator[Tell]:
     columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"), TimeElapsedColumn()]
     with Progress(*columns, TextColumn("{task.fields[left]} left"), console=console) as shown:
         task = shown.add_task("loading", total=1.0, left="?")
+        lines = None if shown.console.is_terminal else Lines()
 
         def tell(what: str, share: float, left: float | None) -> None:
-            shown.update(task, description=what, completed=share, left="?" if left is None else spoken(left))
+            due = "?" if left is None else spoken(left)
+            shown.update(task, description=what, completed=share, left=due)
+            if lines:
+                lines(f"{what}: {share:.0%} of everything, {due} left")
 
         yield tell

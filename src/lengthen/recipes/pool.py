@@ -107,19 +107,26 @@ class Bars:
     def __enter__(self) -> Report:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+        from lengthen.train.progress import Lines
+
         columns = ("{task.description}", BarColumn(), "{task.completed}/{task.total}", TextColumn("{task.fields[note]}"))
         self.progress = Progress(*columns, TimeRemainingColumn())
         self.progress.start()
-        self.lines: dict[tuple[str, str], Any] = {}
+        self.tasks: dict[tuple[str, str], Any] = {}
+        self.lines = None if self.progress.console.is_terminal else Lines()
         return self.report
 
     def report(self, tick: Tick) -> None:
         key = (tick.job, tick.phase)
-        if key not in self.lines:
-            self.lines[key] = self.progress.add_task(f"{tick.job} {tick.phase}", total=tick.total, note="")
-        self.progress.update(self.lines[key], completed=tick.done, total=tick.total, note=tick.note)
+        if key not in self.tasks:
+            self.tasks[key] = self.progress.add_task(f"{tick.job} {tick.phase}", total=tick.total, note="")
+        self.progress.update(self.tasks[key], completed=tick.done, total=tick.total, note=tick.note)
         if tick.done >= tick.total:
-            self.progress.stop_task(self.lines[key])
+            self.progress.stop_task(self.tasks[key])
+        if self.lines:
+            self.lines(
+                f"{tick.job} {tick.phase}: {tick.done} of {tick.total} {tick.note}".rstrip(), last=tick.done >= tick.total
+            )
 
     def __exit__(self, *failure: object) -> None:
         self.progress.stop()
